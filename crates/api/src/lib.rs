@@ -1,0 +1,1 @@
+//! What Kubernetes is, without I/O: schema, codecs, metadata, selectors, patches.

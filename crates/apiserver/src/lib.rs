@@ -1,0 +1,1 @@
+//! The API server: filters, verbs, watch cache, discovery.

@@ -1,0 +1,1 @@
+//! Clock, shutdown and error chains that every part of Corten shares.

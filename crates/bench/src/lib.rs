@@ -1,0 +1,1 @@
+//! Benchmarks: the load that corten bench puts on a server.

@@ -1,0 +1,1 @@
+//! Descriptions of every type and field, for explain and OpenAPI.

@@ -1,0 +1,1 @@
+//! What each resource is: preparation, columns, selectable fields.

@@ -1,0 +1,1 @@
+//! The revisioned store: bytes under keys, revisions, compare-and-set, watch, leases.

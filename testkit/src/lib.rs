@@ -1,0 +1,1 @@
+//! A whole Corten for tests: starts servers, speaks to them, ends them.

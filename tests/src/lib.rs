@@ -1,0 +1,1 @@
+//! End to end: the real binary and real clients.
