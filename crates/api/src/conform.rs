@@ -1,0 +1,411 @@
+//! Makes a tree what its type says: the effect of upstream's decoding into Go structs and encoding again.
+//!
+//! Unknown fields are pruned (and reported), wrong types refused with Go's wording, quantities and times
+//! brought to their one spelling, zero values dropped or added as upstream's encoder would, static
+//! defaults filled in. A partial tree (an applied configuration) is only checked, pruned and spelled: what
+//! it leaves out stays out.
+//!
+//! Conforming twice changes nothing the second time.
+
+use crate::schema::{Field, Kind, Struct};
+use crate::value::{Map, Str, Value};
+use crate::{json, quantity, time};
+
+/// Upstream stops listing strict errors after this many.
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// How much of the object there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Whole,
+    /// Absent fields mean "no opinion".
+    Partial,
+}
+
+/// A value of the wrong type, in the words of Go's decoder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeError(pub String);
+
+/// Conforms an object to its type. `strict` receives the paths' complaints: `unknown field "spec.foo"`.
+pub fn conform(
+    value: &mut Value,
+    schema: &Struct,
+    extent: Extent,
+    strict: &mut Vec<String>,
+) -> Result<(), TypeError> {
+    let mut walk = Walk { extent, strict, path: Vec::new(), owner: schema };
+    walk.object(value, schema)
+}
+
+#[derive(Clone)]
+enum Step {
+    Key(Str),
+    Index(usize),
+}
+
+struct Walk<'s, 'o> {
+    extent: Extent,
+    strict: &'o mut Vec<String>,
+    path: Vec<Step>,
+    /// The struct whose field is being looked at, for error texts.
+    owner: &'s Struct,
+}
+
+impl<'s> Walk<'s, '_> {
+    fn object(&mut self, value: &mut Value, schema: &'s Struct) -> Result<(), TypeError> {
+        if value.is_null() {
+            *value = Value::object();
+        }
+        let Value::Object(map) = value else {
+            return Err(self.mismatch(value, &schema.go_name()));
+        };
+        let outer = std::mem::replace(&mut self.owner, schema);
+        let result = self.fields(map, schema);
+        self.owner = outer;
+        result
+    }
+
+    fn fields(&mut self, map: &mut Map, schema: &'s Struct) -> Result<(), TypeError> {
+        // Both sides are sorted: walk them together.
+        let mut failed = None;
+        let mut fields = schema.fields.iter().peekable();
+        let mut present = 0usize;
+        map.retain(|key, value| {
+            if failed.is_some() {
+                return true;
+            }
+            while fields.next_if(|f| f.name.as_str() < key.as_str()).is_some() {}
+            let Some(field) = fields.next_if(|f| f.name == *key) else {
+                self.unknown(key);
+                return false;
+            };
+            self.path.push(Step::Key(key.clone()));
+            let kept = self.field(value, field);
+            self.path.pop();
+            match kept {
+                Ok(keep) => {
+                    present += usize::from(keep);
+                    keep
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if self.extent == Extent::Whole && present < schema.fields.len() {
+            self.fill(map, schema)?;
+        }
+        Ok(())
+    }
+
+    /// Conforms one field's value and says whether it is encoded at all.
+    fn field(&mut self, value: &mut Value, field: &'s Field) -> Result<bool, TypeError> {
+        if value.is_null() {
+            return Ok(self.extent == Extent::Partial && !matches!(field.kind, Kind::Struct(_)));
+        }
+        self.value(value, &field.kind)?;
+        Ok(self.extent == Extent::Partial || field.keep || field.pointer || !is_zero(value))
+    }
+
+    /// Adds what upstream's encoder and defaulter would.
+    fn fill(&mut self, map: &mut Map, schema: &'s Struct) -> Result<(), TypeError> {
+        for field in &schema.fields {
+            if map.contains_key(&field.name) {
+                continue;
+            }
+            let added = match (&field.default, &field.kind) {
+                (Some(default), _) if field.keep || !is_zero(default) || field.pointer => {
+                    Some(default.clone())
+                }
+                _ if !field.keep => None,
+                (_, kind) => zero(kind, field.pointer),
+            };
+            let Some(mut added) = added else { continue };
+            if let Kind::Struct(inner) = &field.kind {
+                self.path.push(Step::Key(field.name.clone()));
+                let made = self.object(&mut added, inner);
+                self.path.pop();
+                made?;
+            }
+            map.insert(field.name.clone(), added);
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &mut Value, kind: &'s Kind) -> Result<(), TypeError> {
+        match kind {
+            Kind::String => self.expect(value, kind, matches!(value, Value::String(_))),
+            Kind::Bool => self.expect(value, kind, matches!(value, Value::Bool(_))),
+            Kind::Int32 => self.integer(value, kind, i32::MIN.into(), i32::MAX.into()),
+            Kind::Int64 => self.integer(value, kind, i64::MIN, i64::MAX),
+            Kind::Double => self.expect(value, kind, matches!(value, Value::Int(_) | Value::Float(_))),
+            Kind::Bytes => self.bytes(value, kind),
+            Kind::Quantity => self.quantity(value),
+            Kind::IntOrString => match value {
+                Value::String(_) => Ok(()),
+                _ => self.integer(value, &Kind::Int32, i32::MIN.into(), i32::MAX.into()),
+            },
+            Kind::Time => self.time(value, kind, time::format),
+            Kind::MicroTime => self.time(value, kind, time::format_micro),
+            Kind::FieldsV1 => {
+                if let Value::Object(_) = value {
+                    *value = Value::Raw(json::write_to_string(value).into());
+                }
+                self.expect(value, kind, matches!(value, Value::Raw(_)))
+            }
+            Kind::Raw | Kind::Any(_) => Ok(()),
+            Kind::List(item, _) => self.list(value, kind, item),
+            Kind::Map(item, _) => self.map(value, kind, item),
+            Kind::Struct(schema) => self.object(value, schema),
+        }
+    }
+
+    fn expect(&self, value: &Value, kind: &Kind, fits: bool) -> Result<(), TypeError> {
+        if fits { Ok(()) } else { Err(self.mismatch(value, &kind.go_name())) }
+    }
+
+    fn integer(&self, value: &Value, kind: &Kind, min: i64, max: i64) -> Result<(), TypeError> {
+        match value {
+            Value::Int(int) if (min..=max).contains(int) => Ok(()),
+            Value::Int(_) | Value::Float(_) => {
+                let described = format!("number {}", json::write_to_string(value));
+                Err(self.mismatch_described(&described, &kind.go_name()))
+            }
+            _ => Err(self.mismatch(value, &kind.go_name())),
+        }
+    }
+
+    fn bytes(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
+        use base64::Engine as _;
+        let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
+        let engine = base64::engine::general_purpose::STANDARD;
+        let cleaned: String;
+        let mut source = text.as_str();
+        if source.contains(['\n', '\r']) {
+            // Go's decoder skips line breaks.
+            cleaned = source.replace(['\n', '\r'], "");
+            source = &cleaned;
+        }
+        match engine.decode(source) {
+            Ok(decoded) => {
+                if source.len() != text.len() {
+                    *text = engine.encode(decoded).into();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let at = match error {
+                    base64::DecodeError::InvalidByte(at, _)
+                    | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+                    _ => source.len(),
+                };
+                Err(TypeError(format!("illegal base64 data at input byte {at}")))
+            }
+        }
+    }
+
+    fn quantity(&self, value: &mut Value) -> Result<(), TypeError> {
+        let canonical = match &*value {
+            Value::String(text) => quantity::canonical(text),
+            Value::Int(_) | Value::Float(_) => quantity::canonical(&json::write_to_string(value)),
+            _ => Err(
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                    .into(),
+            ),
+        };
+        *value = Value::String(canonical.map_err(TypeError)?);
+        Ok(())
+    }
+
+    fn time(
+        &self,
+        value: &mut Value,
+        kind: &Kind,
+        format: fn(jiff::Timestamp) -> Str,
+    ) -> Result<(), TypeError> {
+        let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
+        let at = time::parse(text).map_err(TypeError)?;
+        *text = format(at);
+        Ok(())
+    }
+
+    fn list(&mut self, value: &mut Value, kind: &Kind, item: &'s Kind) -> Result<(), TypeError> {
+        let Value::Array(items) = value else { return Err(self.mismatch(value, &kind.go_name())) };
+        for (i, element) in items.iter_mut().enumerate() {
+            self.path.push(Step::Index(i));
+            let done = self.element(element, item);
+            self.path.pop();
+            done?;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, value: &mut Value, kind: &Kind, item: &'s Kind) -> Result<(), TypeError> {
+        let Value::Object(map) = value else { return Err(self.mismatch(value, &kind.go_name())) };
+        for (key, element) in map.iter_mut() {
+            self.path.push(Step::Key(key.clone()));
+            let done = self.element(element, item);
+            self.path.pop();
+            done?;
+        }
+        Ok(())
+    }
+
+    /// An item of a list or map: null is the zero value there, as in Go. In a partial map it stays.
+    fn element(&mut self, element: &mut Value, item: &'s Kind) -> Result<(), TypeError> {
+        if element.is_null() {
+            if self.extent == Extent::Partial {
+                return Ok(());
+            }
+            *element = zero(item, false).unwrap_or_default();
+            if element.is_null() {
+                return Ok(());
+            }
+        }
+        self.value(element, item)
+    }
+
+    fn unknown(&mut self, key: &str) {
+        if self.strict.len() < MAX_STRICT_ERRORS {
+            let path = self.path_to(key);
+            self.strict.push(format!("unknown field {path:?}"));
+        }
+    }
+
+    fn path_to(&self, key: &str) -> String {
+        let mut out = String::new();
+        for step in &self.path {
+            match step {
+                Step::Index(i) => out.push_str(&format!("[{i}]")),
+                Step::Key(key) => {
+                    if !out.is_empty() {
+                        out.push('.');
+                    }
+                    out.push_str(key);
+                }
+            }
+        }
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out + key
+    }
+
+    fn mismatch(&self, value: &Value, expected: &str) -> TypeError {
+        self.mismatch_described(value.go_kind(), expected)
+    }
+
+    fn mismatch_described(&self, found: &str, expected: &str) -> TypeError {
+        let keys: Vec<&str> = self
+            .path
+            .iter()
+            .filter_map(|s| if let Step::Key(k) = s { Some(k.as_str()) } else { None })
+            .collect();
+        let place = if keys.is_empty() {
+            "Go value".to_owned()
+        } else {
+            format!("Go struct field {}.{}", self.owner.name, keys.join("."))
+        };
+        TypeError(format!("json: cannot unmarshal {found} into {place} of type {expected}"))
+    }
+}
+
+/// What Go's `omitempty` leaves out.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(b) => !b,
+        Value::Int(i) => *i == 0,
+        Value::Float(f) => *f == 0.0,
+        Value::String(s) | Value::Raw(s) => s.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+/// What Go encodes for a field that was never set and is not omitted.
+fn zero(kind: &Kind, pointer: bool) -> Option<Value> {
+    if pointer {
+        return Some(Value::Null);
+    }
+    Some(match kind {
+        Kind::String => Value::from(""),
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(0),
+        Kind::Quantity => Value::from("0"),
+        Kind::Struct(_) => Value::object(),
+        Kind::Bytes
+        | Kind::Time
+        | Kind::MicroTime
+        | Kind::Raw
+        | Kind::FieldsV1
+        | Kind::Any(_)
+        | Kind::List(..)
+        | Kind::Map(..) => Value::Null,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[track_caller]
+    fn check(kind: &str, input: &str, expected: &str, complaints: &[&str]) {
+        let schema = schema::lookup("core/v1", kind).unwrap();
+        let mut value = json::parse(input.as_bytes()).unwrap();
+        let mut strict = Vec::new();
+        conform(&mut value, &schema, Extent::Whole, &mut strict).unwrap();
+        assert_eq!(json::write_to_string(&value), expected);
+        assert_eq!(strict, complaints);
+        let once = value.clone();
+        conform(&mut value, &schema, Extent::Whole, &mut strict).unwrap();
+        assert_eq!(value, once, "conforming is idempotent");
+    }
+
+    #[test]
+    fn unknown_fields_are_pruned_and_reported() {
+        check(
+            "ConfigMap",
+            r#"{"data":{"a":"b"},"bogus":1,"metadata":{"name":"x","zzz":{}}}"#,
+            r#"{"data":{"a":"b"},"metadata":{"name":"x"}}"#,
+            &[r#"unknown field "bogus""#, r#"unknown field "metadata.zzz""#],
+        );
+    }
+
+    #[test]
+    fn zero_values_are_dropped_or_kept_as_upstream_does() {
+        check(
+            "Container",
+            r#"{"name":"c","env":[],"stdin":false,"ports":[{"containerPort":80}],"image":""}"#,
+            r#"{"name":"c","ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{}}"#,
+            &[],
+        );
+    }
+
+    #[test]
+    fn type_errors_are_go_worded() {
+        let schema = schema::lookup("core/v1", "Pod").unwrap();
+        let mut value = json::parse(br#"{"spec":{"containers":[{"name":5}]}}"#).unwrap();
+        let error = conform(&mut value, &schema, Extent::Whole, &mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string"
+        );
+    }
+
+    #[test]
+    fn a_partial_object_gains_nothing() {
+        let schema = schema::lookup("core/v1", "Pod").unwrap();
+        let mut value =
+            json::parse(br#"{"metadata":{"labels":{}},"spec":{"containers":[{"name":"a"}]}}"#).unwrap();
+        let before = value.clone();
+        conform(&mut value, &schema, Extent::Partial, &mut Vec::new()).unwrap();
+        assert_eq!(value, before);
+    }
+}

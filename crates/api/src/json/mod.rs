@@ -1,0 +1,7 @@
+//! JSON text to `Value` and back, with Go's notion of what is an error and what it is called.
+
+mod parse;
+mod write;
+
+pub use parse::{Duplicate, ParseError, parse, parse_reporting};
+pub use write::{write, write_string, write_to_string};

@@ -1,0 +1,452 @@
+//! JSON text to `Value`.
+//!
+//! Errors are worded as Go's `encoding/json` words them, since they reach users. Invalid UTF-8 is
+//! replaced, as Go does. Nesting is limited so that no input can exhaust the stack. The value of a
+//! member called `fieldsV1` is kept as raw text: it is the bulk of most objects and rarely looked at.
+
+use std::borrow::Cow;
+
+use memchr::memchr3;
+use thiserror::Error;
+
+use crate::value::{Map, Str, Value};
+
+/// Deeper input is refused. Far beyond any real object, far below what the stack allows.
+const MAX_DEPTH: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ParseError {
+    #[error("unexpected end of JSON input")]
+    UnexpectedEnd,
+    #[error("invalid character {} {context}", quote(*.found))]
+    InvalidCharacter { found: char, context: &'static str },
+    #[error("exceeded max depth")]
+    TooDeep,
+}
+
+/// How Go quotes a character in its JSON errors.
+fn quote(c: char) -> String {
+    match c {
+        '\'' => r"'\''".to_owned(),
+        '"' => "'\"'".to_owned(),
+        c if (c as u32) < 0x20 || c == '\u{7f}' => match c {
+            '\n' => r"'\n'".to_owned(),
+            '\r' => r"'\r'".to_owned(),
+            '\t' => r"'\t'".to_owned(),
+            c => format!("'\\x{:02x}'", c as u32),
+        },
+        c => format!("'{c}'"),
+    }
+}
+
+/// A key that stood twice in one object: the path to it, as Kubernetes' strict decoder prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Duplicate {
+    pub path: String,
+}
+
+/// Parses one JSON document; white space may surround it.
+pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
+    parse_reporting(text, None)
+}
+
+/// Parses one JSON document, noting each duplicate key.
+pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> Result<Value, ParseError> {
+    let text = String::from_utf8_lossy(text);
+    let mut parser = Parser { text: &text, at: 0, duplicates, path: Vec::new() };
+    let value = parser.value(0)?;
+    parser.skip_space();
+    match parser.peek() {
+        None => Ok(value),
+        Some(_) => Err(parser.unexpected("after top-level value")),
+    }
+}
+
+enum Step<'a> {
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+struct Parser<'a, 'd> {
+    text: &'a str,
+    at: usize,
+    duplicates: Option<&'d mut Vec<Duplicate>>,
+    path: Vec<Step<'a>>,
+}
+
+impl<'a> Parser<'a, '_> {
+    fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The error for whatever stands here.
+    fn unexpected(&self, context: &'static str) -> ParseError {
+        match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
+            Some(found) => ParseError::InvalidCharacter { found, context },
+            None => ParseError::UnexpectedEnd,
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, ParseError> {
+        if depth > MAX_DEPTH {
+            return Err(ParseError::TooDeep);
+        }
+        self.skip_space();
+        match self.peek() {
+            Some(b'{') => self.object(depth).map(Value::Object),
+            Some(b'[') => self.array(depth).map(Value::Array),
+            Some(b'"') => self.string().map(|s| Value::String(Str::new(s))),
+            Some(b't') => self.literal("true", "in literal true (expecting 'r')", Value::Bool(true)),
+            Some(b'f') => self.literal("false", "in literal false (expecting 'a')", Value::Bool(false)),
+            Some(b'n') => self.literal("null", "in literal null (expecting 'u')", Value::Null),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn literal(&mut self, word: &str, context: &'static str, value: Value) -> Result<Value, ParseError> {
+        for byte in word.bytes() {
+            if self.peek() != Some(byte) {
+                return Err(self.unexpected(context));
+            }
+            self.at += 1;
+        }
+        Ok(value)
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Map, ParseError> {
+        self.at += 1;
+        let mut entries = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Map::new());
+        }
+        loop {
+            self.skip_space();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            let key = self.string()?;
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            self.at += 1;
+            let text = Str::new(&key);
+            let value = if key == "fieldsV1" { self.raw(depth + 1)? } else { self.member(key, depth)? };
+            entries.push((text, value));
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    break;
+                }
+                _ => return Err(self.unexpected("after object key:value pair")),
+            }
+        }
+        let (duplicates, path) = (&mut self.duplicates, &self.path);
+        Ok(Map::from_unsorted(entries, |key| {
+            if let Some(duplicates) = duplicates {
+                duplicates.push(Duplicate { path: path_to(path, key) });
+            }
+        }))
+    }
+
+    fn member(&mut self, key: Cow<'a, str>, depth: usize) -> Result<Value, ParseError> {
+        if self.duplicates.is_none() {
+            return self.value(depth + 1);
+        }
+        self.path.push(Step::Key(key));
+        let value = self.value(depth + 1);
+        self.path.pop();
+        value
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Vec<Value>, ParseError> {
+        self.at += 1;
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(items);
+        }
+        loop {
+            self.path.push(Step::Index(items.len()));
+            let item = self.value(depth + 1);
+            self.path.pop();
+            items.push(item?);
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(items);
+                }
+                _ => return Err(self.unexpected("after array element")),
+            }
+        }
+    }
+
+    /// Checks a value and keeps its text instead of a tree.
+    fn raw(&mut self, depth: usize) -> Result<Value, ParseError> {
+        self.skip_space();
+        if self.peek() != Some(b'{') {
+            return self.value(depth);
+        }
+        let start = self.at;
+        let mut nesting = 0usize;
+        let mut compact = true;
+        loop {
+            match self.peek() {
+                Some(b'{' | b'[') => nesting += 1,
+                Some(b'}' | b']') => {
+                    nesting -= 1;
+                    if nesting == 0 {
+                        self.at += 1;
+                        break;
+                    }
+                }
+                Some(b'"') => {
+                    self.string()?;
+                    continue;
+                }
+                Some(b' ' | b'\n' | b'\r' | b'\t') => compact = false,
+                Some(b':' | b',' | b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E') => {}
+                _ => return Err(self.unexpected("looking for beginning of value")),
+            }
+            if nesting > MAX_DEPTH {
+                return Err(ParseError::TooDeep);
+            }
+            self.at += 1;
+        }
+        if compact {
+            return Ok(Value::Raw(Str::new(&self.text[start..self.at])));
+        }
+        let end = std::mem::replace(&mut self.at, start);
+        let tree = self.value(depth)?;
+        debug_assert_eq!(self.at, end, "both readings end at the same place");
+        Ok(Value::Raw(super::write_to_string(&tree).into()))
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, str>, ParseError> {
+        self.at += 1;
+        let start = self.at;
+        let bytes = self.bytes();
+        loop {
+            match bytes.get(self.at) {
+                None => return Err(ParseError::UnexpectedEnd),
+                Some(b'"') => {
+                    let text = &self.text[start..self.at];
+                    self.at += 1;
+                    return Ok(Cow::Borrowed(text));
+                }
+                Some(b'\\') => return self.escaped_string(start),
+                Some(0..0x20) => return Err(self.unexpected("in string literal")),
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    /// The rest of a string in which an escape was found at `self.at`.
+    fn escaped_string(&mut self, start: usize) -> Result<Cow<'a, str>, ParseError> {
+        let mut out = String::from(&self.text[start..self.at]);
+        loop {
+            let run = self.at;
+            let rest = &self.bytes()[run..];
+            let Some(stop) = memchr3(b'"', b'\\', b'\n', rest) else { return Err(ParseError::UnexpectedEnd) };
+            if let Some(bad) = rest[..stop].iter().position(|b| *b < 0x20) {
+                self.at = run + bad;
+                return Err(self.unexpected("in string literal"));
+            }
+            self.at = run + stop;
+            out.push_str(&self.text[run..self.at]);
+            match rest[stop] {
+                b'"' => {
+                    self.at += 1;
+                    return Ok(Cow::Owned(out));
+                }
+                b'\\' => {
+                    self.at += 1;
+                    out.push(self.escape()?);
+                }
+                _ => return Err(self.unexpected("in string literal")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, ParseError> {
+        let Some(byte) = self.peek() else { return Err(ParseError::UnexpectedEnd) };
+        let c = match byte {
+            b'"' | b'\\' | b'/' => byte as char,
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                self.at += 1;
+                let first = self.hex4()?;
+                return self.surrogate(first);
+            }
+            _ => return Err(self.unexpected("in string escape code")),
+        };
+        self.at += 1;
+        Ok(c)
+    }
+
+    fn hex4(&mut self) -> Result<u32, ParseError> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let Some(byte) = self.peek() else { return Err(ParseError::UnexpectedEnd) };
+            let Some(digit) = (byte as char).to_digit(16) else {
+                return Err(self.unexpected("in \\u hexadecimal character escape"));
+            };
+            code = code * 16 + digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    /// Joins a surrogate pair; a lone half becomes the replacement character, as in Go.
+    fn surrogate(&mut self, first: u32) -> Result<char, ParseError> {
+        if let Some(c) = char::from_u32(first) {
+            return Ok(c);
+        }
+        if (0xD800..0xDC00).contains(&first) && self.bytes()[self.at..].starts_with(b"\\u") {
+            let back = self.at;
+            self.at += 2;
+            let second = self.hex4()?;
+            if (0xDC00..0xE000).contains(&second) {
+                let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                return Ok(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = back;
+        }
+        Ok(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn number(&mut self) -> Result<Value, ParseError> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(self.unexpected("in numeric literal")),
+        }
+        let mut integer = true;
+        if self.peek() == Some(b'.') {
+            integer = false;
+            self.at += 1;
+            if !matches!(self.peek(), Some(b'0'..=b'9')) {
+                return Err(self.unexpected("after decimal point in numeric literal"));
+            }
+            self.digits();
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            integer = false;
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            if !matches!(self.peek(), Some(b'0'..=b'9')) {
+                return Err(self.unexpected("in exponent of numeric literal"));
+            }
+            self.digits();
+        }
+        let text = &self.text[start..self.at];
+        if integer && let Ok(int) = text.parse() {
+            return Ok(Value::Int(int));
+        }
+        Ok(Value::Float(text.parse().unwrap_or(f64::MAX)))
+    }
+
+    fn digits(&mut self) {
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+    }
+}
+
+fn path_to(path: &[Step<'_>], key: &str) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if out.is_empty() => out.push_str(key),
+            Step::Key(key) => {
+                out.push('.');
+                out.push_str(key);
+            }
+            Step::Index(i) => out.push_str(&format!("[{i}]")),
+        }
+    }
+    if !out.is_empty() {
+        out.push('.');
+    }
+    out.push_str(key);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value;
+
+    #[track_caller]
+    fn fails(text: &str, message: &str) {
+        assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), message, "{text}");
+    }
+
+    #[test]
+    fn documents() {
+        let parsed =
+            parse(br#" {"b": [1, -2.5, true, null], "a": "x\u00e9\ud83d\ude00\n", "c": {}} "#).unwrap();
+        let Value::Object(map) = &parsed else { panic!("{parsed:?}") };
+        assert_eq!(map.keys().map(Str::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(parsed.get("a"), Some(&Value::from("xé😀\n")));
+        assert_eq!(parsed.get("b").unwrap().as_array().unwrap()[1], Value::Float(-2.5));
+    }
+
+    #[test]
+    fn raw_members_keep_their_text() {
+        let parsed = parse(br#"{"fieldsV1": {"f:a": {}, ".": {"v:\"x\"": {}}}}"#).unwrap();
+        assert_eq!(parsed.get("fieldsV1"), Some(&Value::Raw(r#"{".":{"v:\"x\"":{}},"f:a":{}}"#.into())));
+    }
+
+    #[test]
+    fn duplicates_are_reported_with_their_path() {
+        let mut found = Vec::new();
+        let text = br#"{"a":{"x":1,"x":2},"l":[{"y":1},{"y":1,"y":2}],"a":{}}"#;
+        let parsed = parse_reporting(text, Some(&mut found)).unwrap();
+        assert_eq!(found.iter().map(|d| d.path.as_str()).collect::<Vec<_>>(), ["a.x", "l[1].y", "a"]);
+        assert_eq!(parsed.get("a"), Some(&value!({})));
+    }
+
+    #[test]
+    fn errors_are_worded_as_go_words_them() {
+        fails("", "unexpected end of JSON input");
+        fails("{", "unexpected end of JSON input");
+        fails("{a", "invalid character 'a' looking for beginning of object key string");
+        fails(r#"{"a" 1}"#, "invalid character '1' after object key");
+        fails(r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair");
+        fails("[1 2]", "invalid character '2' after array element");
+        fails("{} x", "invalid character 'x' after top-level value");
+        fails("\"a\nb\"", r"invalid character '\n' in string literal");
+        fails("-", "unexpected end of JSON input");
+        fails("nul", "unexpected end of JSON input");
+        fails(&"[".repeat(100_000), "exceeded max depth");
+    }
+}

@@ -1,0 +1,98 @@
+//! `Value` to compact JSON text.
+
+use crate::value::Value;
+
+/// Appends the JSON of a value.
+pub fn write(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(int) => out.extend_from_slice(itoa::Buffer::new().format(*int).as_bytes()),
+        Value::Float(float) => write_float(out, *float),
+        Value::String(text) => write_string(out, text),
+        Value::Raw(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write(out, item);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (i, (key, item)) in map.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_string(out, key);
+                out.push(b':');
+                write(out, item);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+pub fn write_to_string(value: &Value) -> String {
+    let mut out = Vec::new();
+    write(&mut out, value);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Appends a quoted JSON string.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    for (i, byte) in bytes.iter().enumerate() {
+        let escape: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            8 => b"\\b",
+            12 => b"\\f",
+            0..0x20 => {
+                out.extend_from_slice(&bytes[written..i]);
+                out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                written = i + 1;
+                continue;
+            }
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[written..i]);
+        out.extend_from_slice(escape);
+        written = i + 1;
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+fn write_float(out: &mut Vec<u8>, float: f64) {
+    if !float.is_finite() {
+        out.extend_from_slice(b"null");
+    } else if float == float.trunc() && float.abs() < 1e21 {
+        out.extend_from_slice(format!("{float:.0}").as_bytes());
+    } else {
+        out.extend_from_slice(format!("{float:?}").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{json::parse, value};
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let value = value!({"a": "q\"\\\n\u{1}é", "b": [1, true, null, 1.5], "c": {"d": {}}});
+        let text = write_to_string(&value);
+        assert_eq!(text, "{\"a\":\"q\\\"\\\\\\n\\u0001é\",\"b\":[1,true,null,1.5],\"c\":{\"d\":{}}}");
+        assert_eq!(parse(text.as_bytes()).unwrap(), value);
+    }
+}

@@ -1,0 +1,447 @@
+//! Errors as Kubernetes says them: `metav1.Status` with upstream's reasons, codes and wording, and the
+//! field errors that make up an `Invalid` one.
+
+use std::fmt;
+
+use crate::value::{Map, Str, Value};
+
+/// A refusal, ready to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    pub details: Details,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Details {
+    pub group: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+    pub causes: Vec<Cause>,
+    pub retry_after_seconds: u32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+impl std::error::Error for Status {}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// A group and a resource or kind, as messages name them: `pods`, `deployments.apps`.
+fn qualified(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        Status { code, reason, message: message.into(), details: Details::default() }
+    }
+
+    fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
+        self.details.group = group.to_owned();
+        self.details.kind = kind.to_owned();
+        self.details.name = name.to_owned();
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::new(400, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Status {
+        Status::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Status {
+        let message = match (resource, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{} is forbidden: {why}", qualified(group, resource)),
+            _ => format!("{} \"{name}\" is forbidden: {why}", qualified(group, resource)),
+        };
+        Status::new(403, "Forbidden", message).about(group, resource, name)
+    }
+
+    pub fn not_found(group: &str, resource: &str, name: &str) -> Status {
+        let message = format!("{} \"{name}\" not found", qualified(group, resource));
+        Status::new(404, "NotFound", message).about(group, resource, name)
+    }
+
+    /// A path that leads nowhere.
+    pub fn unknown_path() -> Status {
+        Status::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub fn method_not_supported(group: &str, resource: &str, action: &str) -> Status {
+        let message =
+            format!("{action} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        Status::new(405, "MethodNotAllowed", message).about(group, resource, "")
+    }
+
+    /// An HTTP method a path does not take.
+    pub fn method_not_allowed() -> Status {
+        Status::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    pub fn not_acceptable(accepted: &[&str]) -> Status {
+        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
+        Status::new(406, "NotAcceptable", message)
+    }
+
+    pub fn unsupported_media_type(accepted: &[&str]) -> Status {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Status::new(415, "UnsupportedMediaType", message)
+    }
+
+    pub fn already_exists(group: &str, resource: &str, name: &str) -> Status {
+        let message = format!("{} \"{name}\" already exists", qualified(group, resource));
+        Status::new(409, "AlreadyExists", message).about(group, resource, name)
+    }
+
+    pub fn generated_name_taken(group: &str, resource: &str, name: &str) -> Status {
+        let message = format!(
+            "{} \"{name}\" already exists, the server was not able to generate a unique name for the object",
+            qualified(group, resource)
+        );
+        let mut status = Status::new(409, "AlreadyExists", message).about(group, resource, name);
+        status.details.retry_after_seconds = 1;
+        status
+    }
+
+    pub fn conflict(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Status {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(group, resource));
+        Status::new(409, "Conflict", message).about(group, resource, name)
+    }
+
+    /// Optimistic locking failed.
+    pub fn stale(group: &str, resource: &str, name: &str) -> Status {
+        Status::conflict(
+            group,
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub fn apply_conflict(message: String, causes: Vec<Cause>) -> Status {
+        let mut status = Status::new(409, "Conflict", message);
+        status.details.causes = causes;
+        status
+    }
+
+    pub fn gone(message: impl Into<String>) -> Status {
+        Status::new(410, "Gone", message)
+    }
+
+    /// History is compacted past what was asked for.
+    pub fn expired(message: impl Into<String>) -> Status {
+        Status::new(410, "Expired", message)
+    }
+
+    pub fn too_large(message: impl fmt::Display) -> Status {
+        Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: {message}"))
+    }
+
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &ErrorList) -> Status {
+        let subject = qualified(group, kind);
+        let message = match errors.summary() {
+            summary if summary.is_empty() => format!("{subject} \"{name}\" is invalid"),
+            summary => format!("{subject} \"{name}\" is invalid: {summary}"),
+        };
+        let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
+        status.details.causes = errors.0.iter().map(FieldError::cause).collect();
+        status
+    }
+
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
+        let mut status = Status::new(429, "TooManyRequests", message);
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
+    pub fn internal(why: impl fmt::Display) -> Status {
+        let why = why.to_string();
+        let mut status = Status::new(500, "InternalError", format!("Internal error occurred: {why}"));
+        status.details.causes = vec![Cause { message: why, ..Cause::default() }];
+        status
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Status {
+        Status::new(503, "ServiceUnavailable", message)
+    }
+
+    pub fn timeout(message: impl fmt::Display, retry_after_seconds: u32) -> Status {
+        let mut status = Status::new(504, "Timeout", format!("Timeout: {message}"));
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
+    /// A resourceVersion newer than anything there is; clients recognise the cause.
+    pub fn too_large_resource_version(requested: u64, current: u64) -> Status {
+        let mut status =
+            Status::timeout(format!("Too large resource version: {requested}, current: {current}"), 1);
+        status.details.causes = vec![Cause {
+            reason: "ResourceVersionTooLarge".into(),
+            message: "Too large resource version".into(),
+            field: String::new(),
+        }];
+        status
+    }
+
+    /// The `Status` object.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("apiVersion", "v1");
+        map.insert("kind", "Status");
+        map.insert("metadata", Map::new());
+        map.insert("status", "Failure");
+        map.insert("message", self.message.as_str());
+        map.insert("reason", self.reason);
+        if let Some(details) = self.details.to_value() {
+            map.insert("details", details);
+        }
+        map.insert("code", i64::from(self.code));
+        Value::Object(map)
+    }
+}
+
+impl Details {
+    fn to_value(&self) -> Option<Value> {
+        if *self == Details::default() {
+            return None;
+        }
+        let mut map = Map::new();
+        let mut text = |key: &'static str, value: &str| {
+            if !value.is_empty() {
+                map.insert(key, value);
+            }
+        };
+        text("name", &self.name);
+        text("group", &self.group);
+        text("kind", &self.kind);
+        text("uid", &self.uid);
+        if !self.causes.is_empty() {
+            map.insert("causes", self.causes.iter().map(Cause::to_value).collect::<Vec<_>>());
+        }
+        if self.retry_after_seconds > 0 {
+            map.insert("retryAfterSeconds", i64::from(self.retry_after_seconds));
+        }
+        Some(Value::Object(map))
+    }
+}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let members = [("reason", &self.reason), ("message", &self.message), ("field", &self.field)];
+        Value::Object(
+            members
+                .into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(key, text)| (Str::new_static(key), Value::from(text.as_str())))
+                .collect(),
+        )
+    }
+}
+
+/// A success, as deletes and some subresources answer.
+pub fn success(details: Option<Details>) -> Value {
+    let mut map = Map::new();
+    map.insert("apiVersion", "v1");
+    map.insert("kind", "Status");
+    map.insert("metadata", Map::new());
+    map.insert("status", "Success");
+    if let Some(details) = details.and_then(|d| d.to_value()) {
+        map.insert("details", details);
+    }
+    Value::Object(map)
+}
+
+/// One thing wrong with one field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    pub kind: FieldErrorKind,
+    pub field: String,
+    /// The offending value as upstream prints it, where it prints one.
+    pub bad_value: Option<String>,
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    Internal,
+    TypeInvalid,
+}
+
+impl FieldErrorKind {
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            FieldErrorKind::NotFound => ("FieldValueNotFound", "Not found"),
+            FieldErrorKind::Required => ("FieldValueRequired", "Required value"),
+            FieldErrorKind::Duplicate => ("FieldValueDuplicate", "Duplicate value"),
+            FieldErrorKind::Invalid => ("FieldValueInvalid", "Invalid value"),
+            FieldErrorKind::NotSupported => ("FieldValueNotSupported", "Unsupported value"),
+            FieldErrorKind::Forbidden => ("FieldValueForbidden", "Forbidden"),
+            FieldErrorKind::TooLong => ("FieldValueTooLong", "Too long"),
+            FieldErrorKind::TooMany => ("FieldValueTooMany", "Too many"),
+            FieldErrorKind::Internal => ("InternalError", "Internal error"),
+            FieldErrorKind::TypeInvalid => ("FieldValueTypeInvalid", "Invalid value"),
+        }
+    }
+}
+
+impl FieldError {
+    fn body(&self) -> String {
+        let (_, words) = self.kind.words();
+        let mut out = words.to_owned();
+        if let Some(bad) = &self.bad_value {
+            out.push_str(": ");
+            out.push_str(bad);
+        }
+        if !self.detail.is_empty() {
+            out.push_str(": ");
+            out.push_str(&self.detail);
+        }
+        out
+    }
+
+    fn cause(&self) -> Cause {
+        Cause { reason: self.kind.words().0.to_owned(), message: self.body(), field: self.field.clone() }
+    }
+}
+
+/// Everything wrong with an object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ErrorList(pub Vec<FieldError>);
+
+impl ErrorList {
+    pub fn new() -> ErrorList {
+        ErrorList::default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn push(
+        &mut self,
+        kind: FieldErrorKind,
+        field: impl Into<String>,
+        bad_value: Option<String>,
+        detail: impl Into<String>,
+    ) {
+        self.0.push(FieldError { kind, field: field.into(), bad_value, detail: detail.into() });
+    }
+
+    pub fn required(&mut self, field: impl Into<String>, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Required, field, None, detail);
+    }
+
+    pub fn forbidden(&mut self, field: impl Into<String>, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Forbidden, field, None, detail);
+    }
+
+    pub fn invalid(&mut self, field: impl Into<String>, bad: &Value, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Invalid, field, Some(shown(bad)), detail);
+    }
+
+    pub fn duplicate(&mut self, field: impl Into<String>, bad: &Value) {
+        self.push(FieldErrorKind::Duplicate, field, Some(shown(bad)), "");
+    }
+
+    pub fn not_found(&mut self, field: impl Into<String>, bad: &Value) {
+        self.push(FieldErrorKind::NotFound, field, Some(shown(bad)), "");
+    }
+
+    pub fn too_long(&mut self, field: impl Into<String>, max: usize) {
+        self.push(FieldErrorKind::TooLong, field, None, format!("may not be more than {max} bytes"));
+    }
+
+    pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
+        let mut supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        supported.sort();
+        let detail = format!("supported values: {}", supported.join(", "));
+        self.push(FieldErrorKind::NotSupported, field, Some(shown(bad)), detail);
+    }
+
+    /// One line for all, each error once: bare when there is one, bracketed when there are more.
+    fn summary(&self) -> String {
+        let mut seen: Vec<String> = Vec::new();
+        for error in &self.0 {
+            let line = if error.field.is_empty() {
+                error.body()
+            } else {
+                format!("{}: {}", error.field, error.body())
+            };
+            if !seen.contains(&line) {
+                seen.push(line);
+            }
+        }
+        match seen.len() {
+            1 => seen.remove(0),
+            0 => String::new(),
+            _ => format!("[{}]", seen.join(", ")),
+        }
+    }
+}
+
+/// A value as Go's `%#v`/`%q` show it in field errors.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => crate::json::write_to_string(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_upstreams() {
+        assert_eq!(Status::not_found("apps", "deployments", "x").message, "deployments.apps \"x\" not found");
+        assert_eq!(
+            Status::stale("", "pods", "p").message,
+            "Operation cannot be fulfilled on pods \"p\": the object has been modified; please apply your changes to the latest version and try again"
+        );
+        let mut errors = ErrorList::new();
+        errors.required("metadata.name", "name or generateName is required");
+        let status = Status::invalid("", "Pod", "", &errors);
+        assert_eq!(
+            status.message,
+            "Pod \"\" is invalid: metadata.name: Required value: name or generateName is required"
+        );
+        errors.invalid("metadata.labels", &Value::from("a b"), "bad");
+        assert!(
+            Status::invalid("", "Pod", "", &errors)
+                .message
+                .contains("is invalid: [metadata.name: Required value")
+        );
+    }
+}

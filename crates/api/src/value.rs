@@ -1,0 +1,361 @@
+//! The tree every object is while it is being worked on.
+//!
+//! Invariants: an object's keys are unique and sorted, so that equality is structural, lookups are
+//! binary searches, and encoding the same object always gives the same bytes. Text is cheap to clone.
+//! `Raw` holds compact JSON text that nobody needs as a tree (`fieldsV1`); it is never nested in itself.
+//!
+//! Trees are short-lived: what is kept in memory is the encoded form (see `json`).
+
+use std::fmt;
+
+use smol_str::SmolStr;
+
+/// Text, inline up to 23 bytes and shared beyond.
+pub type Str = SmolStr;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    #[default]
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    String(Str),
+    Array(Vec<Value>),
+    Object(Map),
+    /// Compact JSON, passed through as it is.
+    Raw(Str),
+}
+
+/// A JSON object: unique keys in byte order.
+#[derive(Clone, Default, PartialEq)]
+pub struct Map(Vec<(Str, Value)>);
+
+impl Map {
+    pub const fn new() -> Self {
+        Map(Vec::new())
+    }
+
+    pub fn with_capacity(capacity: usize) -> Self {
+        Map(Vec::with_capacity(capacity))
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.find(key).ok().map(|i| &self.0[i].1)
+    }
+
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.find(key).ok().map(|i| &mut self.0[i].1)
+    }
+
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.find(key).is_ok()
+    }
+
+    /// Sets a key; the value it had, if any, comes back.
+    pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
+        let (key, value) = (key.into(), value.into());
+        if self.0.last().is_none_or(|(last, _)| last < &key) {
+            self.0.push((key, value));
+            return None;
+        }
+        match self.find(&key) {
+            Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value)),
+            Err(i) => {
+                self.0.insert(i, (key, value));
+                None
+            }
+        }
+    }
+
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.find(key).ok().map(|i| self.0.remove(i).1)
+    }
+
+    /// The value under `key`, made `Null` first if there is none.
+    pub fn entry(&mut self, key: impl Into<Str>) -> &mut Value {
+        let key = key.into();
+        let i = match self.find(&key) {
+            Ok(i) => i,
+            Err(i) => {
+                self.0.insert(i, (key, Value::Null));
+                i
+            }
+        };
+        &mut self.0[i].1
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Str, &Value)> + ExactSizeIterator {
+        self.0.iter().map(|(k, v)| (k, v))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Str, &mut Value)> {
+        self.0.iter_mut().map(|(k, v)| (&*k, v))
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &Str> {
+        self.0.iter().map(|(k, _)| k)
+    }
+
+    pub fn retain(&mut self, mut keep: impl FnMut(&Str, &mut Value) -> bool) {
+        self.0.retain_mut(|(k, v)| keep(k, v));
+    }
+
+    /// Takes entries in any order. Of equal keys the last wins, as in Go's decoder; `duplicate` hears
+    /// of each one that lost.
+    pub(crate) fn from_unsorted(mut entries: Vec<(Str, Value)>, mut duplicate: impl FnMut(&Str)) -> Self {
+        if entries.is_sorted_by(|a, b| a.0 < b.0) {
+            return Map(entries);
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut unique: Vec<(Str, Value)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            match unique.last_mut() {
+                Some(last) if last.0 == entry.0 => {
+                    duplicate(&entry.0);
+                    *last = entry;
+                }
+                _ => unique.push(entry),
+            }
+        }
+        Map(unique)
+    }
+}
+
+impl FromIterator<(Str, Value)> for Map {
+    fn from_iter<T: IntoIterator<Item = (Str, Value)>>(iter: T) -> Self {
+        Map::from_unsorted(iter.into_iter().collect(), |_| {})
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (Str, Value);
+    type IntoIter = std::vec::IntoIter<(Str, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl Value {
+    pub fn object() -> Value {
+        Value::Object(Map::new())
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(i) => Some(*i),
+            _ => None,
+        }
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    pub fn as_array(&self) -> Option<&[Value]> {
+        match self {
+            Value::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Value::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    pub fn as_object(&self) -> Option<&Map> {
+        match self {
+            Value::Object(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    pub fn as_object_mut(&mut self) -> Option<&mut Map> {
+        match self {
+            Value::Object(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// A member of an object; `None` for anything else.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.as_object()?.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.as_object_mut()?.get_mut(key)
+    }
+
+    /// Follows object members; `None` as soon as one is missing.
+    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(self, |value, key| value.get(key))
+    }
+
+    pub fn str_at(&self, path: &[&str]) -> Option<&str> {
+        self.at(path)?.as_str()
+    }
+
+    pub fn int_at(&self, path: &[&str]) -> Option<i64> {
+        self.at(path)?.as_int()
+    }
+
+    pub fn bool_at(&self, path: &[&str]) -> Option<bool> {
+        self.at(path)?.as_bool()
+    }
+
+    /// The items of the array at `path`; none if there is no array.
+    pub fn items_at(&self, path: &[&str]) -> &[Value] {
+        self.at(path).and_then(Value::as_array).unwrap_or_default()
+    }
+
+    /// This value as an object, replacing whatever else it was by an empty one.
+    pub fn make_object(&mut self) -> &mut Map {
+        if !matches!(self, Value::Object(_)) {
+            *self = Value::object();
+        }
+        match self {
+            Value::Object(map) => map,
+            _ => unreachable!("made an object above"),
+        }
+    }
+
+    /// This value as an array, replacing whatever else it was by an empty one.
+    pub fn make_array(&mut self) -> &mut Vec<Value> {
+        if !matches!(self, Value::Array(_)) {
+            *self = Value::Array(Vec::new());
+        }
+        match self {
+            Value::Array(items) => items,
+            _ => unreachable!("made an array above"),
+        }
+    }
+
+    /// Sets the value at a path, making the objects on the way.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let place = path.iter().fold(self, |place, key| place.make_object().entry(*key));
+        *place = value.into();
+    }
+
+    /// Removes what is at a path; what it was comes back.
+    pub fn remove(&mut self, path: &[&str]) -> Option<Value> {
+        let (last, parents) = path.split_last()?;
+        let parent = parents.iter().try_fold(self, |place, key| place.get_mut(key))?;
+        parent.as_object_mut()?.remove(last)
+    }
+
+    /// What Go's JSON decoder calls this kind of value in its errors.
+    pub fn go_kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::Float(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) | Value::Raw(_) => "object",
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(v: bool) -> Self {
+        Value::Bool(v)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(v: f64) -> Self {
+        Value::Float(v)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(v: i32) -> Self {
+        Value::Int(v.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(v: i64) -> Self {
+        Value::Int(v)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Self {
+        Value::String(Str::new(v))
+    }
+}
+
+impl From<String> for Value {
+    fn from(v: String) -> Self {
+        Value::String(Str::from(v))
+    }
+}
+
+impl From<Str> for Value {
+    fn from(v: Str) -> Self {
+        Value::String(v)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(v: Map) -> Self {
+        Value::Object(v)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(v: Vec<Value>) -> Self {
+        Value::Array(v)
+    }
+}
+
+/// Builds a `Value` from JSON-like syntax: `value!({"a": [1, true, "x"], "b": expression})`.
+#[macro_export]
+macro_rules! value {
+    (null) => { $crate::Value::Null };
+    ([ $( $item:tt ),* $(,)? ]) => { $crate::Value::Array(vec![ $( $crate::value!($item) ),* ]) };
+    ({ $( $key:literal : $item:tt ),* $(,)? }) => {{
+        #[allow(unused_mut, reason = "an empty object needs no mutation")]
+        let mut map = $crate::Map::new();
+        $( map.insert($key, $crate::value!($item)); )*
+        $crate::Value::Object(map)
+    }};
+    ($other:expr) => { $crate::Value::from($other) };
+}
