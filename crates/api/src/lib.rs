@@ -4,7 +4,9 @@
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
 pub mod conform;
+pub mod encoded;
 pub mod json;
+pub mod meta;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
