@@ -1,0 +1,113 @@
+//! Leases: promises that end, and the keys that end with them.
+//!
+//! Invariants: a key is in the lease its live entry names and in no other; a lease here is also on
+//! disk. While running, deadlines are monotonic; on disk they are wall-clock time, and at load what
+//! remains is cut to the lease's own length, so that a clock set back cannot keep one alive for ever.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Event, LeaseId};
+
+/// How long a lease lasts, and until when if nobody keeps it alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) ttl: Duration,
+    pub(crate) deadline: Instant,
+}
+
+impl Term {
+    pub(crate) fn starting(now: Instant, ttl: Duration) -> Term {
+        Term { ttl, deadline: now + ttl }
+    }
+
+    pub(crate) fn restore(ttl_ms: u64, expires_ms: u64, now: Instant) -> Term {
+        let ttl = Duration::from_millis(ttl_ms);
+        let left = Duration::from_millis(expires_ms.saturating_sub(wall_ms(SystemTime::now())));
+        Term { ttl, deadline: now + left.min(ttl) }
+    }
+
+    pub(crate) fn ttl_ms(&self) -> u64 {
+        u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn expires_ms(&self) -> u64 {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        wall_ms(SystemTime::now() + left)
+    }
+}
+
+fn wall_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[derive(Debug)]
+struct Lease {
+    term: Term,
+    keys: BTreeSet<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    leases: BTreeMap<LeaseId, Lease>,
+    /// The highest id ever granted.
+    pub(crate) last: u64,
+}
+
+impl Leases {
+    pub(crate) fn get(&self, id: LeaseId) -> Option<Term> {
+        self.leases.get(&id).map(|lease| lease.term)
+    }
+
+    /// Grants, prolongs or (with `None`) ends a lease.
+    pub(crate) fn set(&mut self, id: LeaseId, term: Option<Term>) {
+        self.last = self.last.max(id.0);
+        match term {
+            None => {
+                self.leases.remove(&id);
+            }
+            Some(term) => match self.leases.get_mut(&id) {
+                Some(lease) => lease.term = term,
+                None => {
+                    self.leases.insert(id, Lease { term, keys: BTreeSet::new() });
+                }
+            },
+        }
+    }
+
+    pub(crate) fn attach(&mut self, key: &Arc<str>, id: LeaseId) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.keys.insert(Arc::clone(key));
+        }
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        let before = event.previous.as_ref().and_then(|entry| entry.lease);
+        let after = event.current.as_ref().and_then(|entry| entry.lease);
+        if before != after
+            && let Some(lease) = before.and_then(|id| self.leases.get_mut(&id))
+        {
+            lease.keys.remove(&event.key);
+        }
+        if let Some(id) = after {
+            self.attach(&event.key, id);
+        }
+    }
+
+    pub(crate) fn keys(&self, id: LeaseId) -> Vec<Arc<str>> {
+        self.leases.get(&id).map(|lease| lease.keys.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.leases.values().map(|lease| lease.term.deadline).min()
+    }
+
+    pub(crate) fn expired(&self, now: Instant) -> Vec<LeaseId> {
+        let due = self.leases.iter().filter(|(_, lease)| lease.term.deadline <= now);
+        due.map(|(id, _)| *id).collect()
+    }
+}

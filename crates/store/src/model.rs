@@ -1,0 +1,226 @@
+//! The words of the contract: entries, events, conditions and transactions.
+//!
+//! Values are opaque bytes. An [`Entry`] is immutable and shared: the live map, the events and every
+//! reader point at the same allocation.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use crate::Error;
+
+/// A position in the store's single history. The first write of a new store has revision 1.
+pub type Revision = u64;
+
+/// Names a lease. Never reused, not even after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+/// One version of one key.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: Arc<str>,
+    pub value: Bytes,
+    /// The revision that created the key; unchanged by later puts.
+    pub create_revision: Revision,
+    /// The revision of this version.
+    pub mod_revision: Revision,
+    /// 1 for the version that created the key, one more for each put since.
+    pub version: u64,
+    pub lease: Option<LeaseId>,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub revision: Revision,
+    pub key: Arc<str>,
+    /// `None` when the key was deleted.
+    pub current: Option<Arc<Entry>>,
+    /// `None` when the key was created.
+    pub previous: Option<Arc<Entry>>,
+}
+
+/// What must be true of a key for an operation, and so for its whole transaction, to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    Any,
+    Absent,
+    Present,
+    /// The key's current version has this revision; 0 means that the key is absent.
+    ModRevision(Revision),
+}
+
+impl Expect {
+    pub(crate) fn holds(self, current: Option<&Arc<Entry>>) -> bool {
+        match self {
+            Expect::Any => true,
+            Expect::Absent => current.is_none(),
+            Expect::Present => current.is_some(),
+            Expect::ModRevision(revision) => current.map_or(0, |entry| entry.mod_revision) == revision,
+        }
+    }
+}
+
+/// The bytes of a put, with an optional place for the revision that only the committer knows.
+#[derive(Clone, Debug, Default)]
+pub struct NewValue {
+    pub bytes: Vec<u8>,
+    /// Where the decimal revision of this write is spliced into `bytes` before they are stored.
+    pub revision_at: Option<usize>,
+}
+
+impl NewValue {
+    /// The stored bytes, in an allocation of exactly their size: they live as long as the entry.
+    pub(crate) fn at(self, revision: Revision) -> Bytes {
+        let Some(at) = self.revision_at else {
+            return Bytes::from(self.bytes.into_boxed_slice());
+        };
+        let digits = revision.to_string();
+        let (head, tail) = self.bytes.split_at(at);
+        let mut bytes = Vec::with_capacity(self.bytes.len() + digits.len());
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(digits.as_bytes());
+        bytes.extend_from_slice(tail);
+        Bytes::from(bytes)
+    }
+}
+
+impl From<Vec<u8>> for NewValue {
+    fn from(bytes: Vec<u8>) -> Self {
+        NewValue { bytes, revision_at: None }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Put {
+        key: Arc<str>,
+        expect: Expect,
+        value: NewValue,
+        lease: Option<LeaseId>,
+    },
+    /// Deleting an absent key under [`Expect::Any`] succeeds, writes nothing and has no event.
+    Delete {
+        key: Arc<str>,
+        expect: Expect,
+    },
+    Check {
+        key: Arc<str>,
+        expect: Expect,
+    },
+}
+
+impl Op {
+    pub(crate) fn key(&self) -> &Arc<str> {
+        match self {
+            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Check { key, .. } => key,
+        }
+    }
+
+    pub(crate) fn expect(&self) -> Expect {
+        match self {
+            Op::Put { expect, .. } | Op::Delete { expect, .. } | Op::Check { expect, .. } => *expect,
+        }
+    }
+}
+
+/// All or nothing. The operations are on distinct keys; each one that writes gets its own,
+/// consecutive revision, and all are published together.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    pub ops: Vec<Op>,
+}
+
+impl From<Op> for Txn {
+    fn from(op: Op) -> Self {
+        Txn { ops: vec![op] }
+    }
+}
+
+/// What a transaction did.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The last revision this transaction wrote, or the revision it was decided at if it wrote none.
+    pub revision: Revision,
+    /// One per operation: the new entry of a put, the removed one of a delete, the current one of a
+    /// check.
+    pub entries: Vec<Option<Arc<Entry>>>,
+    /// One per operation: the revision it wrote, 0 if it wrote nothing.
+    pub revisions: Vec<Revision>,
+}
+
+/// A page of entries in key order.
+#[derive(Clone, Debug)]
+pub struct Range {
+    pub entries: Vec<Arc<Entry>>,
+    /// The revision the entries are the state of.
+    pub revision: Revision,
+    /// How many further entries the limit cut off.
+    pub remaining: u64,
+}
+
+/// Receives every change under a prefix, synchronously, on the committing thread.
+///
+/// Every method must return quickly, and must not call [`crate::Store::observe`], `watch` or `close`.
+pub trait Observer: Send + Sync {
+    /// `events` are in revision order and never empty; `revision` is the store's revision after them.
+    /// The writers' acknowledgements wait for this to return.
+    fn apply(&self, events: &[Arc<Event>], revision: Revision);
+
+    /// Asked before each batch; once true, the store forgets this observer.
+    fn finished(&self) -> bool {
+        false
+    }
+
+    /// The store was closed: nothing follows.
+    fn closed(&self) {}
+}
+
+/// How the embedded store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How far back reads and watches can reach before automatic compaction.
+    pub history: Duration,
+    /// Open although acknowledged writes are damaged or missing: what can still be read is kept, the
+    /// rest is dropped, and all earlier history counts as compacted.
+    pub accept_loss: bool,
+    /// The size of write-ahead log at which it is folded into the database, in the background.
+    pub checkpoint_bytes: u64,
+    /// The most pages the database may have; writes beyond fail with [`Error::NoSpace`].
+    pub max_pages: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            history: Duration::from_secs(5 * 60),
+            accept_loss: false,
+            checkpoint_bytes: 8 << 20,
+            max_pages: None,
+        }
+    }
+}
+
+impl Txn {
+    /// Rejects what no state of the store could make right.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        for (index, op) in self.ops.iter().enumerate() {
+            if self.ops[..index].iter().any(|earlier| earlier.key() == op.key()) {
+                return Err(Error::Invalid("two operations of a transaction are on the same key"));
+            }
+            if let Op::Put { value, .. } = op {
+                if value.revision_at.is_some_and(|at| at > value.bytes.len()) {
+                    return Err(Error::Invalid("the place for the revision is past the value"));
+                }
+                if value.bytes.len() > MAX_VALUE_BYTES {
+                    return Err(Error::Invalid("a value is larger than 64 MiB"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Well below SQLite's limit for a row, so that one write cannot fail the batch it shares.
+const MAX_VALUE_BYTES: usize = 64 << 20;

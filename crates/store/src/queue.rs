@@ -1,0 +1,113 @@
+//! The requests waiting for the committer, and their answers.
+//!
+//! Invariant: every request that was accepted is answered, or its sender is dropped when the store
+//! closes, which the waiting side reads as [`Error::Closed`].
+
+use std::{collections::VecDeque, time::Duration};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::{Committed, Error, LeaseId, Op, Revision, Txn};
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+pub(crate) enum Request {
+    Txn(Txn, Reply<Committed>),
+    Grant(Duration, Reply<LeaseId>),
+    KeepAlive(LeaseId, Reply<()>),
+    Revoke(LeaseId, Reply<()>),
+    /// Revoke what has expired.
+    Expire(Reply<()>),
+    Compact(Revision, Reply<()>),
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        let Request::Txn(txn, _) = self else { return 0 };
+        let size = |op: &Op| match op {
+            Op::Put { value, .. } => value.bytes.len(),
+            _ => 0,
+        };
+        txn.ops.iter().map(size).sum()
+    }
+}
+
+/// What the committer finds when it looks for work.
+pub(crate) enum Work {
+    Batch(Vec<Request>),
+    /// Nothing waits.
+    Idle,
+    Closed,
+}
+
+/// One disk transaction takes no more than this, so that no writer waits behind a huge one.
+const BATCH_REQUESTS: usize = 512;
+const BATCH_BYTES: usize = 8 << 20;
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(crate) fn push(&self, request: Request) -> Result<(), Error> {
+        let mut waiting = self.waiting.lock();
+        if waiting.closed {
+            return Err(Error::Closed);
+        }
+        waiting.requests.push_back(request);
+        drop(waiting);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Waits for its answer, from a task.
+    pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.push(request(reply))?;
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waits for its answer, from a plain thread.
+    pub(crate) fn ask_blocking<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.push(request(reply))?;
+        answer.blocking_recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// The next requests to commit together. With `wait`, blocks until there is something.
+    pub(crate) fn take(&self, wait: bool) -> Work {
+        let mut waiting = self.waiting.lock();
+        while waiting.requests.is_empty() {
+            if waiting.closed {
+                return Work::Closed;
+            }
+            if !wait {
+                return Work::Idle;
+            }
+            self.arrived.wait(&mut waiting);
+        }
+        let mut batch = Vec::with_capacity(waiting.requests.len().min(BATCH_REQUESTS));
+        let mut bytes = 0;
+        while batch.len() < BATCH_REQUESTS && bytes < BATCH_BYTES {
+            let Some(request) = waiting.requests.pop_front() else { break };
+            bytes += request.bytes();
+            batch.push(request);
+        }
+        Work::Batch(batch)
+    }
+
+    /// Accepts nothing more; what waits is still done.
+    pub(crate) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.arrived.notify_all();
+    }
+}

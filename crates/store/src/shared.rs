@@ -1,0 +1,119 @@
+//! What the handle, the committer and the housekeeper have in common.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use crate::{
+    Error, Event, Range, Revision,
+    housekeeping::Housekeeping,
+    lease::Leases,
+    observe::Observers,
+    queue::Queue,
+    sqlite::{
+        history::{self, Readers},
+        load::Loaded,
+    },
+    state::{self, State},
+};
+
+pub(crate) struct Shared {
+    pub(crate) state: RwLock<State>,
+    pub(crate) leases: Mutex<Leases>,
+    /// Advanced after it is on disk and before any row is removed.
+    pub(crate) compacted: AtomicU64,
+    /// The published revision.
+    pub(crate) progress: watch::Sender<Revision>,
+    pub(crate) observers: Observers,
+    pub(crate) queue: Queue,
+    pub(crate) housekeeping: Housekeeping,
+    pub(crate) readers: Readers,
+    /// Held by the committer while it writes, and by the housekeeper while it must not.
+    pub(crate) gate: Mutex<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(loaded: Loaded, database: PathBuf, checkpoint_bytes: u64) -> Self {
+        Shared {
+            progress: watch::Sender::new(loaded.state.revision),
+            state: RwLock::new(loaded.state),
+            leases: Mutex::new(loaded.leases),
+            compacted: AtomicU64::new(loaded.compacted),
+            observers: Observers::default(),
+            queue: Queue::default(),
+            housekeeping: Housekeeping::new(checkpoint_bytes),
+            readers: Readers::new(database),
+            gate: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.state.read().revision
+    }
+
+    pub(crate) fn check_not_compacted(&self, requested: Revision) -> Result<(), Error> {
+        let compacted = self.compacted.load(Ordering::Acquire);
+        if requested < compacted {
+            return Err(Error::Compacted { requested, compacted });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_not_future(&self, requested: Revision) -> Result<(), Error> {
+        let current = self.revision();
+        if requested > current {
+            return Err(Error::Future { requested, current });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn events_since(
+        &self,
+        prefix: &str,
+        after: Revision,
+        up_to: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Event>>, Error> {
+        self.check_not_compacted(after)?;
+        let up_to = up_to.min(self.revision());
+        if up_to <= after {
+            return Ok(Vec::new());
+        }
+        let events = self.readers.with(|connection| history::events(connection, prefix, after, up_to, limit));
+        self.check_not_compacted(after)?;
+        events
+    }
+
+    /// The state as of a revision: what has not changed since is in memory, the rest on disk.
+    pub(crate) fn range_at(
+        &self,
+        prefix: &str,
+        from: &str,
+        limit: usize,
+        revision: Revision,
+    ) -> Result<Range, Error> {
+        self.check_not_compacted(revision)?;
+        self.check_not_future(revision)?;
+        let (current, mut entries) = {
+            let state = self.state.read();
+            if state.revision == revision {
+                return Ok(state.range(prefix, from, limit));
+            }
+            let unchanged = state.iter(prefix, from).filter(|entry| entry.mod_revision <= revision);
+            (state.revision, unchanged.cloned().collect::<Vec<_>>())
+        };
+        let undone = self.readers.with(|connection| history::undo(connection, prefix, revision, current));
+        self.check_not_compacted(revision)?;
+        let undone = undone?.into_values().flatten().filter(|entry| &*entry.key >= from);
+        entries.extend(undone);
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(state::page(entries.iter(), limit, revision))
+    }
+}

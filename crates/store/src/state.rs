@@ -1,0 +1,84 @@
+//! The live entries, in memory, in key order.
+//!
+//! Invariants: holds exactly the entries a committed revision left behind, never a write that is not
+//! yet on disk; `digest` is the exclusive or of [`mark`] over all live entries, so that a load can
+//! tell whether it found precisely the entries that were live at the last write.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+use crate::{Entry, Event, Range, Revision};
+
+#[derive(Default)]
+pub(crate) struct State {
+    entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    pub(crate) revision: Revision,
+    pub(crate) digest: u64,
+}
+
+impl State {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(key)
+    }
+
+    /// Puts an entry that was read from disk; the digest follows.
+    pub(crate) fn restore(&mut self, entry: Arc<Entry>) {
+        self.digest ^= mark(entry.mod_revision);
+        self.entries.insert(Arc::clone(&entry.key), entry);
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        self.digest = advance(self.digest, event);
+        match &event.current {
+            Some(entry) => {
+                self.entries.insert(Arc::clone(&entry.key), Arc::clone(entry));
+            }
+            None => {
+                self.entries.remove(&event.key);
+            }
+        }
+        self.revision = event.revision;
+    }
+
+    /// The entries whose key starts with `prefix` and is not before `from`.
+    pub(crate) fn iter<'a>(&'a self, prefix: &'a str, from: &'a str) -> impl Iterator<Item = &'a Arc<Entry>> {
+        let start = if from > prefix { from } else { prefix };
+        self.entries
+            .range::<str, _>((Bound::Included(start), Bound::Unbounded))
+            .map(|(_, entry)| entry)
+            .take_while(move |entry| entry.key.starts_with(prefix))
+    }
+
+    pub(crate) fn range(&self, prefix: &str, from: &str, limit: usize) -> Range {
+        page(self.iter(prefix, from), limit, self.revision)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+}
+
+/// The first `limit` entries (all when 0) and the number of those left.
+pub(crate) fn page<'a>(
+    mut entries: impl Iterator<Item = &'a Arc<Entry>>,
+    limit: usize,
+    revision: Revision,
+) -> Range {
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let entries_of_page = entries.by_ref().take(limit).cloned().collect();
+    Range { entries: entries_of_page, revision, remaining: entries.count() as u64 }
+}
+
+/// The digest of the live entries after `event`, given the one before it.
+pub(crate) fn advance(digest: u64, event: &Event) -> u64 {
+    let previous = event.previous.as_ref().map_or(0, |entry| mark(entry.mod_revision));
+    let current = event.current.as_ref().map_or(0, |entry| mark(entry.mod_revision));
+    digest ^ previous ^ current
+}
+
+/// What one live revision contributes to the digest (the finalizer of splitmix64).
+fn mark(revision: Revision) -> u64 {
+    let mut mixed = revision.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,265 @@
+//! The handle to an open store.
+//!
+//! Invariants: one process has a directory open at a time; when `close` returns, or the last handle
+//! is dropped, everything accepted is on disk, the threads are gone and the directory is free.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::watch::Receiver;
+
+use crate::{
+    Committed, Damage, Entry, Error, Event, LeaseId, Observer, Options, Range, Revision, Txn, Watch,
+    commit::Committer,
+    housekeeping::Housekeeper,
+    observe,
+    queue::Request,
+    shared::Shared,
+    sqlite::{
+        self, Engine,
+        load::{self, Tolerance},
+    },
+    state::State,
+    witness::{Marks, Witness},
+};
+
+const DATABASE: &str = "store.db";
+const LOCK: &str = "lock";
+const WITNESS: &str = "witness";
+
+/// Enough for SQLite and observers; most of it is never touched.
+const STACK_BYTES: usize = 512 << 10;
+const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A store, open. Clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    committer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Opens the embedded store in `dir`, creating both if they are not there. Blocks while loading.
+    pub fn open(dir: &Path, options: Options) -> Result<Store, Error> {
+        fs::create_dir_all(dir).map_err(Error::file(dir))?;
+        let lock = lock(&dir.join(LOCK))?;
+        let database = dir.join(DATABASE);
+        let mut tolerance = Tolerance::new(options.accept_loss);
+        let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
+        if let Some(frame) = sqlite::damaged_log(&database)? {
+            tolerance.meet(Damage::Log { frame })?;
+        }
+        let connection = sqlite::open(&database, &options)?;
+        let loaded = load::load(&connection, marks, &mut tolerance)?;
+        let assigned = loaded.assigned;
+        let acknowledged = loaded.state.revision;
+        witness
+            .write(Marks { acknowledged, assigned })
+            .and_then(|()| witness.sync())
+            .and_then(|()| File::open(dir)?.sync_all())
+            .map_err(Error::file(dir))?;
+        let engine = Engine::new(connection, loaded.scrubbed);
+        let shared = Arc::new(Shared::new(loaded, database.clone(), options.checkpoint_bytes));
+        let committer = Committer::new(Arc::clone(&shared), engine, witness, assigned, lock);
+        let housekeeper = Housekeeper::new(Arc::clone(&shared), database, options.history);
+        let handle = Handle { shared, threads: Mutex::default() };
+        let committer = spawn("store-committer", move || committer.run());
+        handle.threads.lock().committer = Some(committer.map_err(Error::file(dir))?);
+        let keeper = spawn("store-keeper", move || housekeeper.run());
+        handle.threads.lock().keeper = Some(keeper.map_err(Error::file(dir))?);
+        Ok(Store { handle: Arc::new(handle) })
+    }
+
+    /// The revision of the last published write.
+    pub fn revision(&self) -> Revision {
+        self.shared().revision()
+    }
+
+    /// Reads and watches start at this revision or later.
+    pub fn compacted(&self) -> Revision {
+        self.shared().compacted.load(Ordering::Acquire)
+    }
+
+    /// The published revision, as it changes.
+    pub fn progress(&self) -> Receiver<Revision> {
+        self.shared().progress.subscribe()
+    }
+
+    /// The current entry of a key, from memory. Sees every write acknowledged before the call.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.shared().state.read().get(key).cloned()
+    }
+
+    /// The current entries under `prefix` whose key is not before `from`, in key order, at most
+    /// `limit` (0 for all).
+    pub fn range(&self, prefix: &str, from: &str, limit: usize) -> Range {
+        self.shared().state.read().range(prefix, from, limit)
+    }
+
+    /// Like [`Store::range`], as of an earlier revision.
+    pub async fn range_at(
+        &self,
+        prefix: &str,
+        from: &str,
+        limit: usize,
+        revision: Revision,
+    ) -> Result<Range, Error> {
+        let (prefix, from) = (prefix.to_owned(), from.to_owned());
+        self.blocking(move |shared| shared.range_at(&prefix, &from, limit, revision)).await
+    }
+
+    /// Commits a transaction. Resolves once it is on disk and visible to every reader and observer.
+    /// Dropping the future does not take the transaction back.
+    pub async fn commit(&self, txn: Txn) -> Result<Committed, Error> {
+        self.shared().queue.ask(|reply| Request::Txn(txn, reply)).await
+    }
+
+    /// Atomically returns the current entries under `prefix` with the store's revision, and from then
+    /// on gives every later change under it to `observer`.
+    pub fn observe(&self, prefix: &str, observer: Arc<dyn Observer>) -> (Revision, Vec<Arc<Entry>>) {
+        self.subscribe(prefix, observer, |state| observe::snapshot(state, prefix))
+    }
+
+    /// The events under `prefix` after one revision up to and including another (or the current
+    /// revision, if that is lower), the first `limit` of them.
+    pub async fn events_since(
+        &self,
+        prefix: &str,
+        after: Revision,
+        up_to: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Event>>, Error> {
+        let prefix = prefix.to_owned();
+        self.blocking(move |shared| shared.events_since(&prefix, after, up_to, limit)).await
+    }
+
+    /// A stream of the events under `prefix` after a revision.
+    pub fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
+        self.shared().check_not_compacted(after)?;
+        self.shared().check_not_future(after)?;
+        Ok(Watch::start(self, prefix, after))
+    }
+
+    /// Gives up the history before `revision`. Resolves once that is on disk; the space is freed
+    /// little by little afterwards. What is already compacted is not an error.
+    pub async fn compact(&self, revision: Revision) -> Result<(), Error> {
+        self.shared().queue.ask(|reply| Request::Compact(revision, reply)).await
+    }
+
+    /// Starts a lease: unless kept alive, it ends after `ttl` and takes the keys attached to it along.
+    pub async fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        let ttl = ttl.min(LONGEST_LEASE);
+        self.shared().queue.ask(|reply| Request::Grant(ttl, reply)).await
+    }
+
+    /// Starts the lease's time anew.
+    pub async fn keep_alive(&self, id: LeaseId) -> Result<(), Error> {
+        self.shared().queue.ask(|reply| Request::KeepAlive(id, reply)).await
+    }
+
+    /// Ends a lease now and deletes the keys attached to it.
+    pub async fn revoke(&self, id: LeaseId) -> Result<(), Error> {
+        self.shared().queue.ask(|reply| Request::Revoke(id, reply)).await
+    }
+
+    /// Finishes what was accepted, stops the threads and frees the directory; blocks until then.
+    /// Other clones of the handle get [`Error::Closed`] from now on; reads from memory still answer.
+    pub fn close(self) {
+        self.handle.shut_down();
+    }
+
+    pub(crate) fn subscribe<T>(
+        &self,
+        prefix: &str,
+        observer: Arc<dyn Observer>,
+        snapshot: impl FnOnce(&State) -> T,
+    ) -> T {
+        self.shared().observers.subscribe(&self.shared().state, prefix, observer, snapshot)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Runs a read of the disk where it may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = Arc::clone(self.shared());
+        tokio::task::spawn_blocking(move || read(&shared)).await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Handle {
+    fn shut_down(&self) {
+        // The keeper may be waiting for the committer, so it goes first.
+        self.shared.housekeeping.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if let Some(thread) = threads.keeper {
+            join(thread);
+        }
+        self.shared.queue.close();
+        if let Some(thread) = threads.committer {
+            join(thread);
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(run)
+}
+
+/// Waits for a thread, unless it is this one: an observer may drop the last handle.
+fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).open(path);
+    let file = file.map_err(Error::file(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
+        Err(TryLockError::Error(error)) => Err(Error::file(path)(error)),
+    }
+}
+
+/// A witness that is missing says nothing; one that is unreadable is damage.
+fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Marks), Error> {
+    let (witness, marks) = Witness::open(path)?;
+    let marks = match marks {
+        Ok(marks) => marks.unwrap_or_default(),
+        Err(damage) => {
+            tolerance.meet(damage)?;
+            Marks::default()
+        }
+    };
+    Ok((witness, marks))
+}
