@@ -1,1 +1,30 @@
-//! Certificate authorities, leaf certificates and kubeconfigs.
+//! The cluster's certificate authorities, the certificates they sign, and kubeconfigs.
+//!
+//! A server calls [`ServerPki::load_or_create`] at every start: what is missing is made, what is stale is
+//! made again, what is good is reused, so that a second start changes nothing.
+//!
+//! Invariants:
+//! - A certificate authority or the service-account key is never replaced once it exists: every client and
+//!   every token depends on it. If it is unusable, the caller gets an [`Error`] that names the file.
+//! - Leaf certificates are replaced freely; each new one gets a new key.
+//! - A file appears whole or not at all, and private keys are readable by their owner only.
+//!
+//! File names are kubeadm's, so an existing kubeadm `pki` directory can be used as it is. Keys made here are
+//! ECDSA P-256; existing RSA keys are accepted.
+
+mod authority;
+mod error;
+mod files;
+mod identity;
+mod kubeconfig;
+mod leaf;
+mod sans;
+mod server;
+
+pub use authority::Authority;
+pub use error::{Error, Result};
+pub use identity::{CertIdentity, identity_of};
+pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
+pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
+pub use sans::Sans;
+pub use server::ServerPki;

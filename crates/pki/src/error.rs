@@ -1,0 +1,68 @@
+//! Everything that can go wrong with key material. Each variant names the file and says what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failed operation on certificates, keys or kubeconfigs.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or directory could not be read or written.
+    #[error("cannot {operation} {}; check its owner and permissions", path.display())]
+    File {
+        /// `read`, `create`, `write`, ...
+        operation: &'static str,
+        /// What was being touched.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is there but does not contain what its name promises.
+    #[error("{} {problem}; {remedy}", path.display())]
+    Broken {
+        /// The unusable file.
+        path: PathBuf,
+        /// What is wrong with it, as a predicate: `is not a PEM certificate`.
+        problem: String,
+        /// What the operator should do.
+        remedy: &'static str,
+    },
+    /// A key could not be made or a certificate could not be signed.
+    #[error("cannot {operation}")]
+    Crypto {
+        /// What was attempted.
+        operation: &'static str,
+        /// The library's reason.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// A name that cannot be put into a certificate.
+    #[error("{0:?} is neither an IP address nor a DNS name, so no certificate can be issued for it")]
+    InvalidName(String),
+    /// A point in time outside what a certificate can hold.
+    #[error("the system clock is outside the range of certificate dates; set it and start again")]
+    Clock,
+    /// Bytes that are not a certificate.
+    #[error("not an X.509 certificate: {0}")]
+    NotACertificate(String),
+    /// A kubeconfig that cannot be used.
+    #[error("unusable kubeconfig: {0}")]
+    Kubeconfig(String),
+}
+
+/// The result of every operation here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::File { operation, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn broken(path: &Path, problem: impl Into<String>, remedy: &'static str) -> Error {
+        Error::Broken { path: path.to_owned(), problem: problem.into(), remedy }
+    }
+
+    pub(crate) fn crypto(operation: &'static str) -> impl FnOnce(rcgen::Error) -> Error {
+        move |source| Error::Crypto { operation, source }
+    }
+}

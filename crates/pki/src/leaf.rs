@@ -1,0 +1,186 @@
+//! Certificates signed by an [`Authority`]: what the API server shows and what clients show to it.
+//!
+//! A stored leaf is reused while it says exactly what is asked for, has the key beside it, was signed by the
+//! authority in use and has a month left. Otherwise it is issued again, with a new key; the key is written
+//! first, so an interrupted write leaves a pair that does not match and is issued again at the next start.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, PublicKeyData,
+    SanType,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+
+use crate::authority::{self, CLOCK_SKEW, date};
+use crate::files::{self, Access};
+use crate::{Authority, Error, Result, Sans, identity_of};
+
+const LIFETIME: Duration = Duration::from_secs(365 * 86_400);
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+const REISSUE: &str = "delete it and it will be issued again at the next start";
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafUsage {
+    /// Shown by a server to its clients.
+    Server,
+    /// Shown by a client: its common name is the user, its organization the group.
+    Client,
+}
+
+/// A certificate to be issued.
+#[derive(Clone, Debug)]
+pub struct LeafRequest {
+    /// The subject's common name; for clients, the user name.
+    pub common_name: String,
+    /// The subject's organization; for clients, the group.
+    pub organization: Option<String>,
+    /// Names and addresses a server answers to; empty for clients.
+    pub sans: Sans,
+    /// Server or client.
+    pub usage: LeafUsage,
+}
+
+/// A certificate with its key, in PEM.
+#[derive(Clone)]
+pub struct IssuedCert {
+    /// The certificate.
+    pub cert_pem: String,
+    /// Its private key, PKCS #8.
+    pub key_pem: String,
+}
+
+impl IssuedCert {
+    /// The certificates of `cert_pem`, leaf first, for rustls.
+    pub fn chain(&self) -> Result<Vec<CertificateDer<'static>>> {
+        CertificateDer::pem_slice_iter(self.cert_pem.as_bytes())
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|error| Error::NotACertificate(error.to_string()))
+    }
+
+    /// The private key, for rustls.
+    pub fn key(&self) -> Result<PrivateKeyDer<'static>> {
+        PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|_| Error::Crypto {
+            operation: "read a key",
+            source: rcgen::Error::CouldNotParseKeyPair,
+        })
+    }
+}
+
+impl Authority {
+    /// Signs a new certificate with a new key.
+    pub fn issue(&self, request: &LeafRequest, now: SystemTime) -> Result<IssuedCert> {
+        let key = authority::generate_key()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if let Some(organization) = &request.organization {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.distinguished_name.push(DnType::CommonName, &request.common_name);
+        params.subject_alt_names = alternative_names(&request.sans)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![match request.usage {
+            LeafUsage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            LeafUsage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = date(now - CLOCK_SKEW)?;
+        params.not_after = date(now + LIFETIME)?.min(self.not_after);
+        let cert = params.signed_by(&key, &self.issuer).map_err(Error::crypto("sign a certificate"))?;
+        Ok(IssuedCert { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// The certificate in `dir/<file>.crt` and `.key`, issued (again) if it is missing or stale.
+    pub fn load_or_issue(
+        &self,
+        dir: &Path,
+        file: &str,
+        request: &LeafRequest,
+        now: SystemTime,
+    ) -> Result<IssuedCert> {
+        let (cert_path, key_path) = (dir.join(format!("{file}.crt")), dir.join(format!("{file}.key")));
+        let cert_pem = files::read(&cert_path, REISSUE)?;
+        let key_pem = files::read_private(&key_path, REISSUE)?;
+        if let (Some(cert_pem), Some(key_pem)) = (cert_pem, key_pem) {
+            let key = authority::parse_key(&key_path, &key_pem, REISSUE)?;
+            let der = authority::parse_certificate(&cert_path, &cert_pem, REISSUE)?;
+            let (_, cert) = x509_parser::parse_x509_certificate(&der)
+                .map_err(|_| Error::broken(&cert_path, "is not an X.509 certificate", REISSUE))?;
+            if cert.public_key().raw == key.subject_public_key_info()
+                && self.signed(&cert)
+                && says(&der, &cert, request)
+                && in_force(&cert, now)?
+            {
+                return Ok(IssuedCert { cert_pem, key_pem });
+            }
+        }
+        let issued = self.issue(request, now)?;
+        files::write(&key_path, &issued.key_pem, Access::Owner)?;
+        files::write(&cert_path, &issued.cert_pem, Access::Everyone)?;
+        Ok(issued)
+    }
+}
+
+fn alternative_names(sans: &Sans) -> Result<Vec<SanType>> {
+    let mut all = Vec::with_capacity(sans.names.len() + sans.addresses.len());
+    for name in &sans.names {
+        let ascii = name.as_str().try_into().map_err(|_| Error::InvalidName(name.clone()))?;
+        all.push(SanType::DnsName(ascii));
+    }
+    all.extend(sans.addresses.iter().copied().map(SanType::IpAddress));
+    Ok(all)
+}
+
+/// Whether the certificate is valid now and for a while to come.
+fn in_force(cert: &X509Certificate<'_>, now: SystemTime) -> Result<bool> {
+    let validity = cert.validity();
+    Ok(validity.not_before.to_datetime() <= date(now)?
+        && validity.not_after.to_datetime() > date(now + RENEW_BEFORE)?)
+}
+
+/// Whether the certificate has the subject, the names and the usage that are asked for.
+fn says(der: &[u8], cert: &X509Certificate<'_>, request: &LeafRequest) -> bool {
+    let Ok(identity) = identity_of(der) else { return false };
+    let usage = match cert.extended_key_usage() {
+        Ok(Some(usage)) => usage.value,
+        _ => return false,
+    };
+    let usage_fits = match request.usage {
+        LeafUsage::Server => usage.server_auth,
+        LeafUsage::Client => usage.client_auth,
+    };
+    usage_fits
+        && identity.common_name == request.common_name
+        && identity.organizations.iter().eq(request.organization.iter())
+        && sans_of(cert).is_some_and(|sans| sans == request.sans)
+}
+
+fn sans_of(cert: &X509Certificate<'_>) -> Option<Sans> {
+    let mut sans = Sans::default();
+    let Some(extension) = cert.subject_alternative_name().ok()? else { return Some(sans) };
+    for name in &extension.value.general_names {
+        match name {
+            GeneralName::DNSName(name) => {
+                sans.names.insert((*name).to_owned());
+            }
+            GeneralName::IPAddress(bytes) => {
+                sans.addresses.insert(address(bytes)?);
+            }
+            _ => return None,
+        }
+    }
+    Some(sans)
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Some(v4.into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+}

@@ -1,0 +1,145 @@
+//! All key material a control plane needs, from one directory.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ca.crt` `ca.key` | signs everything below and every node's certificate |
+//! | `apiserver.crt` `.key` | what the API server shows |
+//! | `admin.crt` `.key` | the administrator: user `system:admin`, group `system:masters` |
+//! | `front-proxy-ca.crt` `.key` | signs the proxies whose `X-Remote-*` headers are believed |
+//! | `sa.key` `sa.pub` | signs and verifies service-account tokens (ES256) |
+
+use std::fmt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::authority::{generate_key, parse_key};
+use crate::files::{self, Access};
+use crate::kubeconfig::Credentials;
+use crate::{Authority, Error, LeafRequest, LeafUsage, Result, Sans};
+
+const KEEP_TOKENS: &str = "restore it from a backup, or delete sa.key and sa.pub (every service-account token then becomes invalid)";
+const REMAKE_PUBLIC: &str = "delete it and it will be made again from sa.key at the next start";
+
+/// A control plane's key material, ready for rustls and for signing.
+pub struct ServerPki {
+    /// The cluster's authority: can sign further certificates.
+    pub authority: Authority,
+    /// The cluster's authority in PEM, for kubeconfigs and `kube-root-ca.crt`.
+    pub ca_pem: String,
+    /// The roots that client certificates must chain to.
+    pub client_ca: Vec<CertificateDer<'static>>,
+    /// The serving certificate in PEM.
+    pub serving_cert_pem: String,
+    /// The serving certificate for rustls, leaf first.
+    pub serving_chain: Vec<CertificateDer<'static>>,
+    /// The serving certificate's key for rustls.
+    pub serving_key: PrivateKeyDer<'static>,
+    /// The administrator's certificate.
+    pub admin_cert_pem: String,
+    /// The administrator's key.
+    pub admin_key_pem: String,
+    /// The authority of front proxies; its certificates carry no identity of their own.
+    pub front_proxy_authority: Authority,
+    /// Signs service-account tokens.
+    pub service_account_key_pem: String,
+    /// Verifies service-account tokens; may hold further, older keys after the current one.
+    pub service_account_public_keys_pem: String,
+}
+
+impl fmt::Debug for ServerPki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerPki").field("authority", &self.authority).finish_non_exhaustive()
+    }
+}
+
+impl ServerPki {
+    /// Loads what is in `dir`, makes what is missing, and issues stale leaf certificates again.
+    pub fn load_or_create(dir: &Path, sans: &Sans, now: SystemTime) -> Result<ServerPki> {
+        files::private_directory(dir)?;
+        let authority = Authority::load_or_create(dir, "ca", "kubernetes", now)?;
+        let front_proxy_authority = Authority::load_or_create(dir, "front-proxy-ca", "front-proxy-ca", now)?;
+        let (service_account_key_pem, service_account_public_keys_pem) = service_account_keys(dir)?;
+        let serving = authority.load_or_issue(dir, "apiserver", &serving_request(sans), now)?;
+        let admin = authority.load_or_issue(dir, "admin", &admin_request(), now)?;
+        files::sync_directory(dir)?;
+        Ok(ServerPki {
+            ca_pem: authority.pem().to_owned(),
+            client_ca: vec![authority.der().clone()],
+            serving_chain: serving.chain()?,
+            serving_key: serving.key()?,
+            serving_cert_pem: serving.cert_pem,
+            admin_cert_pem: admin.cert_pem,
+            admin_key_pem: admin.key_pem,
+            authority,
+            front_proxy_authority,
+            service_account_key_pem,
+            service_account_public_keys_pem,
+        })
+    }
+
+    /// What the administrator's kubeconfig holds, for a server reachable at `server_url`.
+    pub fn admin_credentials(&self, server_url: &str) -> Credentials {
+        Credentials {
+            server: server_url.to_owned(),
+            ca_pem: self.ca_pem.clone(),
+            cert_pem: self.admin_cert_pem.clone(),
+            key_pem: self.admin_key_pem.clone(),
+        }
+    }
+}
+
+fn serving_request(sans: &Sans) -> LeafRequest {
+    LeafRequest {
+        common_name: "kube-apiserver".to_owned(),
+        organization: None,
+        sans: sans.clone(),
+        usage: LeafUsage::Server,
+    }
+}
+
+fn admin_request() -> LeafRequest {
+    LeafRequest {
+        common_name: "system:admin".to_owned(),
+        organization: Some("system:masters".to_owned()),
+        sans: Sans::default(),
+        usage: LeafUsage::Client,
+    }
+}
+
+/// The token keys. The private key is written first: a public key alone means that the private one is lost.
+fn service_account_keys(dir: &Path) -> Result<(String, String)> {
+    let (key_path, public_path) = (dir.join("sa.key"), dir.join("sa.pub"));
+    let public = files::read(&public_path, REMAKE_PUBLIC)?;
+    let (key, key_pem) = match files::read_private(&key_path, KEEP_TOKENS)? {
+        Some(pem) => (parse_key(&key_path, &pem, KEEP_TOKENS)?, pem),
+        None if public.is_some() => {
+            return Err(Error::broken(&key_path, "is missing although sa.pub is there", KEEP_TOKENS));
+        }
+        None => {
+            let key = generate_key()?;
+            let pem = key.serialize_pem();
+            files::write(&key_path, &pem, Access::Owner)?;
+            (key, pem)
+        }
+    };
+    let own = key.public_key_pem();
+    let public = match public {
+        Some(text) if without_whitespace(&text).contains(&without_whitespace(&own)) => text,
+        Some(_) => return Err(Error::broken(&public_path, "does not belong to sa.key", REMAKE_PUBLIC)),
+        None => {
+            files::write(&public_path, &own, Access::Everyone)?;
+            own
+        }
+    };
+    Ok((key_pem, public))
+}
+
+/// PEM writers differ in line endings only.
+fn without_whitespace(pem: &str) -> String {
+    pem.split_whitespace().collect()
+}
+
+#[cfg(test)]
+mod tests;
