@@ -1,0 +1,123 @@
+//! Response bodies: one buffer, a list made frame by frame, or a stream.
+//!
+//! A list is never one contiguous buffer: frames of about 64 KB are filled as the connection takes them.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::object::Object;
+
+pub const FRAME: usize = 64 * 1024;
+
+pub enum ResponseBody {
+    Empty,
+    Full(Bytes),
+    List(ListBody),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl From<Vec<u8>> for ResponseBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        ResponseBody::Full(bytes.into())
+    }
+}
+
+impl From<Bytes> for ResponseBody {
+    fn from(bytes: Bytes) -> Self {
+        ResponseBody::Full(bytes)
+    }
+}
+
+/// A JSON list: a head, the items' own texts, a tail.
+pub struct ListBody {
+    head: Vec<u8>,
+    objects: Vec<Arc<Object>>,
+    next: usize,
+    started: bool,
+    left: u64,
+}
+
+impl ListBody {
+    /// `head` ends just before the first item.
+    pub fn new(head: Vec<u8>, objects: Vec<Arc<Object>>) -> ListBody {
+        let items: usize = objects.iter().map(|o| 1 + o.item_rest().len()).sum();
+        let commas = objects.len().saturating_sub(1);
+        let left = (head.len() + items + commas + TAIL.len()) as u64;
+        ListBody { head, objects, next: 0, started: false, left }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.left
+    }
+
+    pub fn next_frame(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        let mut out = Vec::with_capacity(FRAME.min(self.left as usize) + 8192);
+        if !self.started {
+            self.started = true;
+            out.append(&mut self.head);
+        }
+        while self.next < self.objects.len() && out.len() < FRAME {
+            if self.next > 0 {
+                out.push(b',');
+            }
+            out.push(b'{');
+            out.extend_from_slice(self.objects[self.next].item_rest());
+            self.next += 1;
+        }
+        if self.next == self.objects.len() {
+            out.extend_from_slice(TAIL);
+            self.objects = Vec::new();
+            self.next = 0;
+        }
+        self.left = self.left.saturating_sub(out.len() as u64);
+        Some(out.into())
+    }
+}
+
+const TAIL: &[u8] = b"]}\n";
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let data = match &mut *self {
+            ResponseBody::Empty => None,
+            ResponseBody::Full(bytes) if bytes.is_empty() => None,
+            ResponseBody::Full(bytes) => Some(std::mem::take(bytes)),
+            ResponseBody::List(list) => list.next_frame(),
+            ResponseBody::Stream(stream) => return stream.as_mut().poll_next(context).map(|item| item.map(|b| Ok(Frame::data(b)))),
+        };
+        Poll::Ready(data.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ResponseBody::Empty => true,
+            ResponseBody::Full(bytes) => bytes.is_empty(),
+            ResponseBody::List(list) => list.left == 0,
+            ResponseBody::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Empty => SizeHint::with_exact(0),
+            ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ResponseBody::List(list) => SizeHint::with_exact(list.left),
+            ResponseBody::Stream(_) => SizeHint::default(),
+        }
+    }
+}

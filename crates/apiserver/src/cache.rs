@@ -1,0 +1,333 @@
+//! The watch cache of one resource: its current objects, the recent events, and whoever waits for more.
+//!
+//! The store calls `apply` before it acknowledges a write, so that what was acknowledged is already here:
+//! reads from the cache are linearizable. Events are kept in a bounded ring that every watcher reads at its
+//! own pace; a watcher the ring has overtaken is cut off, never waited for. Older events come from the
+//! store's history.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use corten_store::{Event as StoreEvent, Observer, Store};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::object::{Form, Object};
+
+/// The ring holds at most this many events…
+const RING_EVENTS: usize = 4096;
+/// …and, past this many, no more text than this.
+const RING_ALWAYS: usize = 256;
+const RING_BYTES: usize = 12 << 20;
+
+/// One change of one object.
+#[derive(Debug)]
+pub struct Event {
+    pub revision: u64,
+    /// `None` when it was deleted.
+    pub current: Option<Arc<Object>>,
+    /// `None` when it was created.
+    pub previous: Option<Arc<Object>>,
+    frames: Frames,
+}
+
+/// The event as watchers in JSON see it, made once for all of them.
+#[derive(Debug, Default)]
+struct Frames {
+    added: OnceLock<Bytes>,
+    modified: OnceLock<Bytes>,
+    deleted: OnceLock<Bytes>,
+}
+
+/// What an event is to one watcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Change {
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::Added => "ADDED",
+            Change::Modified => "MODIFIED",
+            Change::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Event {
+    fn new(revision: u64, current: Option<Arc<Object>>, previous: Option<Arc<Object>>) -> Event {
+        Event { revision, current, previous, frames: Frames::default() }
+    }
+
+    /// What this event is to someone who sees the objects `visible` lets through.
+    pub fn seen_through(&self, visible: impl Fn(&Object) -> bool) -> Option<Change> {
+        let now = self.current.as_deref().is_some_and(&visible);
+        let before = self.previous.as_deref().is_some_and(&visible);
+        match (before, now) {
+            (false, true) => Some(Change::Added),
+            (true, true) => Some(Change::Modified),
+            (true, false) => Some(Change::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The object to show for a change, and its text.
+    pub fn shown(&self, change: Change) -> (&Arc<Object>, Bytes) {
+        match change {
+            Change::Deleted => {
+                let gone = self.previous.as_ref().or(self.current.as_ref()).expect("an event has an object");
+                (gone, gone.json_at(self.revision))
+            }
+            _ => {
+                let object = self.current.as_ref().or(self.previous.as_ref()).expect("an event has an object");
+                (object, object.json.clone())
+            }
+        }
+    }
+
+    /// The JSON frame of a change in the stored form.
+    pub fn frame(&self, change: Change) -> &Bytes {
+        let cell = match change {
+            Change::Added => &self.frames.added,
+            Change::Modified => &self.frames.modified,
+            Change::Deleted => &self.frames.deleted,
+        };
+        cell.get_or_init(|| frame(change.name(), &self.shown(change).1).into())
+    }
+
+    fn size(&self) -> usize {
+        let object = self.current.as_ref().or(self.previous.as_ref());
+        object.map_or(0, |o| o.json.len())
+    }
+}
+
+/// One event on the JSON wire.
+pub fn frame(change: &str, object: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(object.len() + 40);
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(change.as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    out.extend_from_slice(object);
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+pub struct Cache {
+    pub form: Form,
+    store: Store,
+    inner: RwLock<Inner>,
+    progress: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    ring: VecDeque<Arc<Event>>,
+    ring_bytes: usize,
+    /// Every event after this revision is in the ring.
+    complete_after: u64,
+    /// Of the newest event applied.
+    revision: u64,
+}
+
+/// The objects of a moment, in key order.
+pub struct Snapshot {
+    pub objects: Vec<Arc<Object>>,
+    pub revision: u64,
+}
+
+/// A reader that the ring has overtaken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    /// The oldest revision that can still be followed from here.
+    pub complete_after: u64,
+}
+
+impl Cache {
+    /// Loads the current objects and follows the store from there.
+    pub fn start(form: Form, store: &Store) -> Arc<Cache> {
+        let cache = Arc::new(Cache {
+            store: store.clone(),
+            inner: RwLock::default(),
+            progress: watch::Sender::new(0),
+            form,
+        });
+        let prefix = cache.form.prefix.clone();
+        // Held until the objects are in: an event that comes meanwhile waits in `apply`.
+        let mut inner = cache.inner.write();
+        let (revision, entries) = store.observe(&prefix, cache.clone());
+        for entry in entries {
+            if let Some(object) = cache.read(&entry) {
+                inner.objects.insert(object.key.clone(), object);
+            }
+        }
+        inner.revision = revision;
+        inner.complete_after = revision;
+        drop(inner);
+        cache.progress.send_replace(revision);
+        cache
+    }
+
+    fn read(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {
+        if let Some(written) = entry.note.as_ref().and_then(|note| note.downcast_ref()) {
+            return Some(Arc::new(self.form.object(entry, written)));
+        }
+        match self.form.read(entry) {
+            Ok(object) => Some(Arc::new(object)),
+            Err(error) => {
+                tracing::error!(key = %entry.key, %error, "stored object cannot be read");
+                None
+            }
+        }
+    }
+
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.inner.read().objects.get(&*self.form.key(namespace, name)).cloned()
+    }
+
+    pub fn len(&self) -> usize {
+        self.inner.read().objects.len()
+    }
+
+    /// Wakes whenever there are new events.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
+    /// The revision this cache is the state of: nothing under its prefix happened since its own last event.
+    pub fn revision(&self) -> u64 {
+        let store = self.store.revision();
+        self.inner.read().revision.max(store)
+    }
+
+    /// All objects under a namespace (all if empty) that come after a key.
+    pub fn snapshot(&self, namespace: &str, after: Option<&str>) -> Snapshot {
+        // Read first: everything up to it is applied once the lock is held.
+        let revision = self.store.revision();
+        let inner = self.inner.read();
+        let objects = inner.range(&self.scope(namespace), after).map(|(_, o)| o.clone()).collect();
+        Snapshot { objects, revision: revision.max(inner.revision) }
+    }
+
+    /// The objects as they were at a revision, if the ring reaches back that far.
+    pub fn snapshot_at(&self, namespace: &str, after: Option<&str>, revision: u64) -> Option<Snapshot> {
+        let inner = self.inner.read();
+        if revision < inner.complete_after {
+            return None;
+        }
+        let scope = self.scope(namespace);
+        let first = inner.ring.partition_point(|e| e.revision <= revision);
+        let mut past: BTreeMap<Arc<str>, Arc<Object>> =
+            inner.range(&scope, after).map(|(k, o)| (k.clone(), o.clone())).collect();
+        for event in inner.ring.iter().skip(first).rev() {
+            let object = event.current.as_ref().or(event.previous.as_ref());
+            let Some(key) = object.map(|o| &o.key) else { continue };
+            if !key.starts_with(&scope) || after.is_some_and(|a| &**key <= a) {
+                continue;
+            }
+            match &event.previous {
+                Some(previous) => past.insert(key.clone(), previous.clone()),
+                None => past.remove(key),
+            };
+        }
+        Some(Snapshot { objects: past.into_values().collect(), revision })
+    }
+
+    /// The objects as they were at a revision, from the store's history.
+    pub async fn snapshot_from_history(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        revision: u64,
+    ) -> Result<Snapshot, corten_store::Error> {
+        let scope = self.scope(namespace);
+        let from = after.map(|a| format!("{a}\0")).unwrap_or_default();
+        let range = self.store.range_at(&scope, &from, usize::MAX, revision).await?;
+        Ok(Snapshot { objects: range.entries.iter().filter_map(|e| self.read(e)).collect(), revision })
+    }
+
+    pub fn scope(&self, namespace: &str) -> String {
+        if namespace.is_empty() || !self.form.namespaced {
+            self.form.prefix.clone()
+        } else {
+            format!("{}{namespace}/", self.form.prefix)
+        }
+    }
+
+    /// Up to `limit` events after a revision, oldest first, and the revision they lead to.
+    pub fn events_after(&self, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Overtaken> {
+        let inner = self.inner.read();
+        if revision < inner.complete_after {
+            return Err(Overtaken { complete_after: inner.complete_after });
+        }
+        let first = inner.ring.partition_point(|e| e.revision <= revision);
+        let events: Vec<_> = inner.ring.iter().skip(first).take(limit).cloned().collect();
+        let reached = if events.len() < limit { inner.revision } else { events[limit - 1].revision };
+        Ok((events, reached.max(revision)))
+    }
+
+    /// Events that have left the ring, from the store's history, up to where the ring begins.
+    pub async fn events_from_history(&self, after: u64) -> Result<(Vec<Arc<Event>>, u64), corten_store::Error> {
+        const PAGE: usize = 500;
+        let up_to = self.inner.read().complete_after;
+        let events = self.store.events_since(&self.form.prefix, after, up_to, PAGE).await?;
+        let reached = if events.len() < PAGE { up_to } else { events[PAGE - 1].revision };
+        Ok((events.iter().map(|e| Arc::new(self.event(e))).collect(), reached))
+    }
+
+    fn event(&self, event: &StoreEvent) -> Event {
+        let read = |entry: &Option<Arc<corten_store::Entry>>| entry.as_ref().and_then(|e| self.read(e));
+        Event::new(event.revision, read(&event.current), read(&event.previous))
+    }
+}
+
+impl Inner {
+    fn range<'a>(
+        &'a self,
+        scope: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
+        let start = match after {
+            Some(after) if after >= scope => Bound::Excluded(after),
+            _ => Bound::Included(scope),
+        };
+        self.objects.range::<str, _>((start, Bound::Unbounded)).take_while(move |(k, _)| k.starts_with(scope))
+    }
+
+    fn push(&mut self, event: Arc<Event>) {
+        self.ring_bytes += event.size();
+        self.ring.push_back(event);
+        while self.ring.len() > RING_EVENTS || (self.ring.len() > RING_ALWAYS && self.ring_bytes > RING_BYTES) {
+            let Some(old) = self.ring.pop_front() else { break };
+            self.ring_bytes -= old.size();
+            self.complete_after = old.revision;
+        }
+    }
+}
+
+impl Observer for Cache {
+    fn apply(&self, events: &[Arc<StoreEvent>], _revision: u64) {
+        let mut inner = self.inner.write();
+        for event in events {
+            let previous = inner.objects.get(&*event.key).cloned();
+            let current = event.current.as_ref().and_then(|entry| self.read(entry));
+            match &current {
+                Some(object) => inner.objects.insert(event.key.clone(), object.clone()),
+                None => inner.objects.remove(&*event.key),
+            };
+            inner.revision = event.revision;
+            if current.is_some() || previous.is_some() {
+                inner.push(Arc::new(Event::new(event.revision, current, previous)));
+            }
+        }
+        let revision = inner.revision;
+        drop(inner);
+        self.progress.send_replace(revision);
+    }
+}

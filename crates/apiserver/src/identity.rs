@@ -1,0 +1,142 @@
+//! Who is asking, and whether they may: authentication by client certificate and the authorization every
+//! request passes.
+//!
+//! What is refused here is refused for every path; there is no way around these two functions. The rules
+//! are those that hold before any role exists: `system:masters` may do everything, everyone authenticated
+//! may discover, anyone may ask for health and version.
+
+use std::sync::Arc;
+
+use corten_api::Status;
+use corten_pki::CertIdentity;
+
+use crate::request::RequestInfo;
+
+pub const MASTERS: &str = "system:masters";
+const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+}
+
+impl User {
+    pub fn anonymous() -> User {
+        User { name: "system:anonymous".into(), uid: String::new(), groups: vec![UNAUTHENTICATED.into()] }
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+}
+
+impl From<CertIdentity> for User {
+    fn from(identity: CertIdentity) -> User {
+        let mut groups = identity.organizations;
+        groups.push(AUTHENTICATED.into());
+        User { name: identity.common_name, uid: identity.uid.unwrap_or_default(), groups }
+    }
+}
+
+/// What a connection's certificate says of whoever uses it.
+#[derive(Debug, Clone)]
+pub enum Peer {
+    /// No certificate was shown.
+    Nobody,
+    /// One that does not verify.
+    Refused,
+    Known(Arc<User>),
+}
+
+/// The user of a request.
+pub fn authenticate(peer: &Peer, headers: &http::HeaderMap) -> Result<Arc<User>, Status> {
+    match peer {
+        Peer::Known(user) => Ok(user.clone()),
+        Peer::Refused => Err(Status::unauthorized()),
+        // Credentials of a kind that nobody here can check are bad credentials, not none.
+        Peer::Nobody if headers.contains_key(http::header::AUTHORIZATION) => Err(Status::unauthorized()),
+        Peer::Nobody => Ok(Arc::new(User::anonymous())),
+    }
+}
+
+const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+const DISCOVERY: [&str; 7] = ["/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version"];
+
+/// Whether a user may do what a request asks.
+pub fn authorize(user: &User, info: &RequestInfo, path: &str) -> Result<(), Status> {
+    if user.is_in(MASTERS) {
+        return Ok(());
+    }
+    if info.resource.is_none() && info.verb == "get" {
+        let public = PUBLIC.contains(&path);
+        let discovery = DISCOVERY.iter().any(|root| path == *root || path.starts_with(&format!("{root}/")));
+        if public || (discovery && user.is_in(AUTHENTICATED)) {
+            return Ok(());
+        }
+    }
+    Err(refusal(user, info, path))
+}
+
+fn refusal(user: &User, info: &RequestInfo, path: &str) -> Status {
+    let Some(at) = &info.resource else {
+        let why = format!("User {:?} cannot {} path {path:?}", user.name, info.verb);
+        return Status::forbidden("", "", "", why);
+    };
+    let resource = match at.subresource.as_str() {
+        "" => at.resource.to_string(),
+        sub => format!("{}/{sub}", at.resource),
+    };
+    let scope = match at.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
+    };
+    let why = format!(
+        "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
+        user.name, info.verb, at.group
+    );
+    Status::forbidden(&at.group, &at.resource, &at.name, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request;
+
+    #[track_caller]
+    fn check(groups: &[&str], path: &str, allowed: bool) {
+        let user = User {
+            name: "u".into(),
+            uid: String::new(),
+            groups: groups.iter().map(|g| (*g).to_owned()).collect(),
+        };
+        let info = request::parse(&http::Method::GET, path, false).unwrap();
+        assert_eq!(authorize(&user, &info, path).is_ok(), allowed, "{groups:?} {path}");
+    }
+
+    #[test]
+    fn who_may_what() {
+        check(&[MASTERS], "/api/v1/pods", true);
+        check(&[MASTERS], "/metrics", true);
+        check(&[AUTHENTICATED], "/api/v1/pods", false);
+        check(&[AUTHENTICATED], "/apis/apps/v1", true);
+        check(&[AUTHENTICATED], "/metrics", false);
+        check(&[UNAUTHENTICATED], "/healthz", true);
+        check(&[UNAUTHENTICATED], "/version", true);
+        check(&[UNAUTHENTICATED], "/api", false);
+        check(&[UNAUTHENTICATED], "/api/v1/namespaces/default/pods", false);
+    }
+
+    #[test]
+    fn refusals_are_worded_as_upstreams() {
+        let path = "/api/v1/namespaces/default/pods";
+        let info = request::parse(&http::Method::GET, path, false).unwrap();
+        let status = authorize(&User::anonymous(), &info, path).unwrap_err();
+        assert_eq!(
+            status.message,
+            "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\""
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Content negotiation: what format and what view of an object a client wants, and in what format its
+//! body comes.
+//!
+//! Formats are JSON, YAML and protobuf; views are the object itself, a `Table`, or only its metadata.
+
+use corten_api::Status;
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    Object,
+    Table,
+    Metadata,
+    /// Aggregated discovery, by version.
+    Discovery(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    pub format: Format,
+    pub view: View,
+    /// Indented JSON.
+    pub pretty: bool,
+}
+
+const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+impl Format {
+    fn of(media_type: &str) -> Option<Format> {
+        match media_type {
+            "application/json" | "*/*" | "application/*" => Some(Format::Json),
+            "application/yaml" => Some(Format::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Format::Protobuf),
+            _ => None,
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+            Format::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+
+    pub fn watch_content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+            Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
+    }
+}
+
+/// One element of an Accept header.
+struct Clause<'a> {
+    media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+fn clauses(header: &str) -> Vec<Clause<'_>> {
+    let mut all: Vec<Clause<'_>> = header
+        .split(',')
+        .filter_map(|part| {
+            let mut pieces = part.split(';').map(str::trim);
+            let media_type = pieces.next().filter(|m| !m.is_empty())?;
+            let parameters: Vec<_> = pieces.filter_map(|p| p.split_once('=')).collect();
+            let quality = parameters.iter().find(|(k, _)| *k == "q").and_then(|(_, v)| v.parse().ok()).unwrap_or(1.0);
+            Some(Clause { media_type, parameters, quality })
+        })
+        .collect();
+    // Stable: equals keep the client's order.
+    all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    all
+}
+
+impl Clause<'_> {
+    fn parameter(&self, key: &str) -> &str {
+        self.parameters.iter().find(|(k, _)| *k == key).map_or("", |(_, v)| v)
+    }
+
+    fn view(&self, list: bool) -> Option<View> {
+        let (kind, group, version) = (self.parameter("as"), self.parameter("g"), self.parameter("v"));
+        match (kind, group, version) {
+            ("", ..) => Some(View::Object),
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Some(View::Table),
+            ("PartialObjectMetadata", "meta.k8s.io", "v1") if !list => Some(View::Metadata),
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1") if list => Some(View::Metadata),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery("v2")),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(View::Discovery("v2beta1")),
+            _ => None,
+        }
+    }
+}
+
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
+fn pretty(headers: &HeaderMap, query: Option<&str>) -> bool {
+    match query {
+        Some(value) => !matches!(value, "0" | "false"),
+        None => {
+            let agent = headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+        }
+    }
+}
+
+/// What the client accepts, for an object or a list of them.
+pub fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Result<Wanted, Status> {
+    let pretty = pretty(headers, pretty_query);
+    let header = accept(headers);
+    if header.is_empty() {
+        return Ok(Wanted { format: Format::Json, view: View::Object, pretty });
+    }
+    for clause in clauses(header) {
+        let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view(list)) else { continue };
+        if format == Format::Protobuf && view == View::Table {
+            continue;
+        }
+        return Ok(Wanted { format, view, pretty });
+    }
+    Err(Status::not_acceptable(&SERVED))
+}
+
+/// What a watch is to be sent as: media types may carry `;stream=watch`.
+pub fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
+    wanted(headers, Some("false"), false).or_else(|refusal| {
+        // A watch accepts the list form of the metadata view as well.
+        wanted(headers, Some("false"), true).map_err(|_| refusal)
+    })
+}
+
+/// The media type of the body, without parameters; empty means JSON.
+pub fn content_type(headers: &HeaderMap) -> &str {
+    let header = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    header.split(';').next().unwrap_or_default().trim()
+}
+
+/// The format of a whole object in the body.
+pub fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
+    match content_type(headers) {
+        "" | "*/*" => Ok(Format::Json),
+        media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: &str, list: bool, expected: Option<(Format, View)>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        let found = wanted(&headers, None, list).ok().map(|w| (w.format, w.view));
+        assert_eq!(found, expected, "{accept}");
+    }
+
+    #[test]
+    fn accept_headers() {
+        check("application/json", false, Some((Format::Json, View::Object)));
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+            true,
+            Some((Format::Json, View::Table)),
+        );
+        check("application/vnd.kubernetes.protobuf,application/json", false, Some((Format::Protobuf, View::Object)));
+        check("application/yaml;q=0.5, application/json;q=0.1", false, Some((Format::Yaml, View::Object)));
+        check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", true, Some((Format::Json, View::Metadata)));
+        check("text/html", false, None);
+        check("*/*", false, Some((Format::Json, View::Object)));
+        check("application/vnd.kubernetes.protobuf;stream=watch", false, Some((Format::Protobuf, View::Object)));
+    }
+}
