@@ -1,0 +1,8 @@
+//! `admissionregistration.k8s.io`.
+
+pub(crate) mod mutatingadmissionpolicies;
+pub(crate) mod mutatingadmissionpolicybindings;
+pub(crate) mod mutatingwebhookconfigurations;
+pub(crate) mod validatingadmissionpolicies;
+pub(crate) mod validatingadmissionpolicybindings;
+pub(crate) mod validatingwebhookconfigurations;

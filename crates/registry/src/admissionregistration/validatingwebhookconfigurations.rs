@@ -1,0 +1,12 @@
+//! Validating webhook configurations.
+
+use crate::rules::{Generation, Rules};
+
+pub(crate) const RULES: Rules = Rules {
+    group: "admissionregistration.k8s.io",
+    resource: "validatingwebhookconfigurations",
+    storage_prefix: "validatingwebhookconfigurations",
+    generation: Generation { initial: 1, counts: &[&["webhooks"]] },
+    unconditional_update: false,
+    ..Rules::DEFAULT
+};

@@ -1,0 +1,3 @@
+//! `internal.apiserver.k8s.io`.
+
+pub(crate) mod storageversions;

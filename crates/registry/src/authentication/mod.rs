@@ -1,0 +1,4 @@
+//! `authentication.k8s.io`.
+
+pub(crate) mod selfsubjectreviews;
+pub(crate) mod tokenreviews;

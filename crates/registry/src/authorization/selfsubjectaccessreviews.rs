@@ -1,0 +1,10 @@
+//! Self subject access reviews: may I? Answered and forgotten.
+
+use crate::rules::Rules;
+
+pub(crate) const RULES: Rules = Rules {
+    group: "authorization.k8s.io",
+    resource: "selfsubjectaccessreviews",
+    stored: false,
+    ..Rules::DEFAULT
+};

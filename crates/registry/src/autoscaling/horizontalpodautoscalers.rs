@@ -1,0 +1,17 @@
+//! Horizontal pod autoscalers; v1 is a view of the stored v2.
+
+use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
+use crate::rules::{Generation, Rules};
+
+pub(crate) const RULES: Rules = Rules {
+    group: "autoscaling",
+    resource: "horizontalpodautoscalers",
+    storage_version: "v2",
+    storage_prefix: "horizontalpodautoscalers",
+    generation: Generation::SPEC,
+    prepare_create: drop_status,
+    prepare_update: keep_status,
+    prepare_subresource: status_keeps_spec,
+    reset_fields: resets_spec_or_status,
+    ..Rules::DEFAULT
+};

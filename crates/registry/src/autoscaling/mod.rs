@@ -1,0 +1,3 @@
+//! `autoscaling`.
+
+pub(crate) mod horizontalpodautoscalers;

@@ -1,0 +1,4 @@
+//! `batch`: work that ends.
+
+pub(crate) mod cronjobs;
+pub(crate) mod jobs;

@@ -1,0 +1,5 @@
+//! `certificates.k8s.io`.
+
+pub(crate) mod certificatesigningrequests;
+pub(crate) mod clustertrustbundles;
+pub(crate) mod podcertificaterequests;

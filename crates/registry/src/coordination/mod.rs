@@ -1,0 +1,4 @@
+//! `coordination.k8s.io`.
+
+pub(crate) mod leasecandidates;
+pub(crate) mod leases;

@@ -1,0 +1,5 @@
+//! Bindings: a request to place a pod on a node, never stored.
+
+use crate::rules::Rules;
+
+pub(crate) const RULES: Rules = Rules { group: "", resource: "bindings", stored: false, ..Rules::DEFAULT };

@@ -1,0 +1,18 @@
+//! Flow schemas.
+
+use crate::prepare::{
+    drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
+};
+use crate::rules::{Generation, Rules};
+
+pub(crate) const RULES: Rules = Rules {
+    group: "flowcontrol.apiserver.k8s.io",
+    resource: "flowschemas",
+    storage_prefix: "flowschemas",
+    generation: Generation::SPEC,
+    prepare_create: drop_status,
+    prepare_update: keep_status,
+    prepare_subresource: status_keeps_spec_and_metadata,
+    reset_fields: resets_spec_and_metadata_or_status,
+    ..Rules::DEFAULT
+};

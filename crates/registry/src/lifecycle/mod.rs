@@ -1,0 +1,4 @@
+//! `lifecycle.k8s.io`.
+
+pub(crate) mod evictionrequests;
+pub(crate) mod evictions;

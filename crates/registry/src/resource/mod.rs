@@ -1,0 +1,8 @@
+//! `resource.k8s.io`.
+
+pub(crate) mod deviceclasses;
+pub(crate) mod devicetaintrules;
+pub(crate) mod resourceclaims;
+pub(crate) mod resourceclaimtemplates;
+pub(crate) mod resourcepoolstatusrequests;
+pub(crate) mod resourceslices;

@@ -1,0 +1,11 @@
+//! CSI storage capacities.
+
+use crate::rules::Rules;
+
+pub(crate) const RULES: Rules = Rules {
+    group: "storage.k8s.io",
+    resource: "csistoragecapacities",
+    storage_prefix: "csistoragecapacities",
+    unconditional_update: false,
+    ..Rules::DEFAULT
+};

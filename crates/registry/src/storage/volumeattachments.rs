@@ -1,0 +1,19 @@
+//! Volume attachments.
+
+use crate::prepare::{
+    drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
+};
+use crate::rules::Rules;
+
+pub(crate) const RULES: Rules = Rules {
+    group: "storage.k8s.io",
+    resource: "volumeattachments",
+    storage_prefix: "volumeattachments",
+    prepare_create: drop_status,
+    prepare_update: keep_status,
+    prepare_subresource: status_keeps_spec_and_metadata,
+    reset_fields: resets_spec_and_metadata_or_status,
+    unconditional_update: false,
+    delete_returns_object: true,
+    ..Rules::DEFAULT
+};

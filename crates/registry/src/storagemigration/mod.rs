@@ -1,0 +1,3 @@
+//! `storagemigration.k8s.io`.
+
+pub(crate) mod storageversionmigrations;

@@ -1,0 +1,145 @@
+//! The pieces rows and columns are made of.
+//!
+//! Every reader takes any tree and any path: what is missing or of a wrong type reads as the zero of what
+//! was asked for.
+
+use corten_api::{Value, time};
+use jiff::Timestamp;
+
+use crate::duration::human_since;
+use crate::rules::{Column, RowContext};
+
+pub(crate) const NONE: &str = "<none>";
+pub(crate) const UNKNOWN: &str = "<unknown>";
+pub(crate) const UNSET: &str = "<unset>";
+
+pub(crate) const NAME: Column = Column {
+    name: "Name",
+    kind: "string",
+    format: "name",
+    priority: 0,
+    description: "Unique among objects of its kind in a namespace; given at creation and never changed.",
+};
+
+pub(crate) const AGE: Column = text("Age", "How long ago the object was created.");
+
+pub(crate) const CONTAINERS: Column = text("Containers", "Names of the template's containers.").wide();
+pub(crate) const IMAGES: Column = text("Images", "Images of the template's containers.").wide();
+
+pub(crate) const DEFAULT_COLUMNS: &[Column] = &[
+    NAME,
+    Column {
+        name: "Created At",
+        kind: "date",
+        format: "",
+        priority: 0,
+        description: "When the object was created, by the server's clock.",
+    },
+];
+
+pub(crate) const fn text(name: &'static str, description: &'static str) -> Column {
+    Column { name, kind: "string", format: "", priority: 0, description }
+}
+
+pub(crate) const fn integer(name: &'static str, description: &'static str) -> Column {
+    Column { kind: "integer", ..text(name, description) }
+}
+
+pub(crate) const fn boolean(name: &'static str, description: &'static str) -> Column {
+    Column { kind: "boolean", ..text(name, description) }
+}
+
+impl Column {
+    /// The column shown only in wide output.
+    pub(crate) const fn wide(self) -> Column {
+        Column { priority: 1, ..self }
+    }
+}
+
+pub(crate) fn default_row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
+    let created = object.str_at(&["metadata", "creationTimestamp"]).unwrap_or("0001-01-01T00:00:00Z");
+    vec![name(object), Value::from(created)]
+}
+
+pub(crate) fn name(object: &Value) -> Value {
+    Value::from(object.str_at(&["metadata", "name"]).unwrap_or_default())
+}
+
+pub(crate) fn age(object: &Value, context: &RowContext<'_>) -> Value {
+    Value::from(since(object, &["metadata", "creationTimestamp"], context))
+}
+
+/// The text at a path, or nothing.
+pub(crate) fn str_at<'v>(object: &'v Value, path: &[&str]) -> &'v str {
+    object.str_at(path).unwrap_or_default()
+}
+
+/// The text at a path, or `otherwise` if it is missing or empty.
+pub(crate) fn str_or<'v>(object: &'v Value, path: &[&str], otherwise: &'v str) -> &'v str {
+    object.str_at(path).filter(|text| !text.is_empty()).unwrap_or(otherwise)
+}
+
+pub(crate) fn int_at(object: &Value, path: &[&str]) -> i64 {
+    object.int_at(path).unwrap_or(0)
+}
+
+/// How many entries the array or object at a path has.
+pub(crate) fn count(object: &Value, path: &[&str]) -> i64 {
+    let entries = match object.at(path) {
+        Some(Value::Array(items)) => items.len(),
+        Some(Value::Object(map)) => map.len(),
+        _ => 0,
+    };
+    i64::try_from(entries).unwrap_or(i64::MAX)
+}
+
+/// Whether something other than null is at a path.
+pub(crate) fn present(object: &Value, path: &[&str]) -> bool {
+    object.at(path).is_some_and(|v| !v.is_null())
+}
+
+pub(crate) fn time_at(object: &Value, path: &[&str]) -> Option<Timestamp> {
+    time::parse(object.str_at(path)?).ok()
+}
+
+/// The time since the timestamp at a path, or `<unknown>`.
+pub(crate) fn since(object: &Value, path: &[&str], context: &RowContext<'_>) -> String {
+    time_at(object, path).map_or_else(|| UNKNOWN.to_owned(), |then| human_since(then, context.now))
+}
+
+/// The condition of a type, if there is one.
+pub(crate) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+    object.items_at(&["status", "conditions"]).iter().find(|c| c.str_at(&["type"]) == Some(kind))
+}
+
+/// Whether there is a condition of a type whose status is `True`.
+pub(crate) fn condition_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|c| c.str_at(&["status"]) == Some("True"))
+}
+
+/// Names and images of the containers at a path, each joined by commas.
+pub(crate) fn containers(object: &Value, path: &[&str]) -> [Value; 2] {
+    let items = object.items_at(path);
+    let joined = |key: &str| {
+        let texts: Vec<&str> = items.iter().map(|c| str_at(c, &[key])).collect();
+        Value::from(texts.join(","))
+    };
+    [joined("name"), joined("image")]
+}
+
+/// The strings of an array, joined.
+pub(crate) fn joined(object: &Value, path: &[&str], separator: &str) -> String {
+    let texts: Vec<&str> = object.items_at(path).iter().filter_map(Value::as_str).collect();
+    texts.join(separator)
+}
+
+/// The first few of a list, and how many more there are; `<unset>` if there are none.
+pub(crate) fn first_few(items: &[&str], most: usize) -> String {
+    if items.len() > most {
+        return format!("{} + {} more...", items[..most].join(","), items.len() - most);
+    }
+    match items.join(",") {
+        list if list.is_empty() => UNSET.to_owned(),
+        list => list,
+    }
+}
