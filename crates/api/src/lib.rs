@@ -4,7 +4,9 @@
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
 pub mod conform;
+pub mod discovery;
 pub mod json;
+pub mod openapi;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
