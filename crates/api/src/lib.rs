@@ -4,9 +4,11 @@
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
 pub mod conform;
+pub mod discovery;
 pub mod encoded;
 pub mod json;
 pub mod meta;
+pub mod openapi;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
