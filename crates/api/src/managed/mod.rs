@@ -10,19 +10,28 @@
 //! Deliberately absent: conversion. Entries recorded in another version of the same type are compared
 //! with the fields of the version at hand, which is exact where versions spell a field the same.
 
+mod apply;
 mod compare;
 mod element;
 mod entries;
+mod fields;
+mod merge;
 mod set;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod text;
+mod validate;
 
+pub use apply::{apply, keep_times};
 pub use element::Element;
 pub use entries::is_reset;
 pub use set::Set;
 pub use text::InvalidFields;
+pub use validate::{
+    check_managed_fields, manager_from_user_agent, validate_applied, validate_managed_fields,
+    validate_manager,
+};
 
 use crate::schema::Struct;
 use crate::status::Status;
