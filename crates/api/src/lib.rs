@@ -7,6 +7,7 @@ pub mod conform;
 pub mod discovery;
 pub mod encoded;
 pub mod json;
+pub mod managed;
 pub mod meta;
 pub mod openapi;
 pub mod quantity;

@@ -12,6 +12,8 @@ pub struct Status {
     pub reason: &'static str,
     pub message: String,
     pub details: Details,
+    /// Where an expired list may go on, inconsistently.
+    pub continue_token: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,7 +48,7 @@ fn qualified(group: &str, name: &str) -> String {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: Details::default() }
+        Status { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
@@ -185,6 +187,11 @@ impl Status {
         status
     }
 
+    /// An error upstream passes on without a reason of its own.
+    pub fn unexplained(message: impl Into<String>) -> Status {
+        Status::new(500, "", message)
+    }
+
     pub fn unavailable(message: impl Into<String>) -> Status {
         Status::new(503, "ServiceUnavailable", message)
     }
@@ -212,10 +219,16 @@ impl Status {
         let mut map = Map::new();
         map.insert("apiVersion", "v1");
         map.insert("kind", "Status");
-        map.insert("metadata", Map::new());
+        let mut metadata = Map::new();
+        if !self.continue_token.is_empty() {
+            metadata.insert("continue", self.continue_token.as_str());
+        }
+        map.insert("metadata", metadata);
         map.insert("status", "Failure");
         map.insert("message", self.message.as_str());
-        map.insert("reason", self.reason);
+        if !self.reason.is_empty() {
+            map.insert("reason", self.reason);
+        }
         if let Some(details) = self.details.to_value() {
             map.insert("details", details);
         }

@@ -4,4 +4,4 @@ mod parse;
 mod write;
 
 pub use parse::{Duplicate, ParseError, parse, parse_reporting};
-pub use write::{write, write_string, write_to_string};
+pub use write::{write, write_pretty, write_string, write_to_string};

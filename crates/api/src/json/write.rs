@@ -37,6 +37,47 @@ pub fn write(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
+/// Appends indented JSON, as Go's `MarshalIndent` with two spaces lays it out.
+pub fn write_pretty(out: &mut Vec<u8>, value: &Value) {
+    pretty(out, value, 0);
+}
+
+fn pretty(out: &mut Vec<u8>, value: &Value, depth: usize) {
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                line(out, i > 0, depth + 1);
+                pretty(out, item, depth + 1);
+            }
+            line(out, false, depth);
+            out.push(b']');
+        }
+        Value::Object(map) if !map.is_empty() => {
+            out.push(b'{');
+            for (i, (key, item)) in map.iter().enumerate() {
+                line(out, i > 0, depth + 1);
+                write_string(out, key);
+                out.extend_from_slice(b": ");
+                pretty(out, item, depth + 1);
+            }
+            line(out, false, depth);
+            out.push(b'}');
+        }
+        Value::Raw(text) => match super::parse(text.as_bytes()) {
+            Ok(tree) => pretty(out, &tree, depth),
+            Err(_) => write(out, value),
+        },
+        _ => write(out, value),
+    }
+}
+
+/// A new line, after a comma where one is due.
+fn line(out: &mut Vec<u8>, comma: bool, depth: usize) {
+    out.extend_from_slice(if comma { b",\n" } else { b"\n" });
+    out.resize(out.len() + depth * 2, b' ');
+}
+
 pub fn write_to_string(value: &Value) -> String {
     let mut out = Vec::new();
     write(&mut out, value);

@@ -1,0 +1,286 @@
+//! Server-side apply.
+//!
+//! Invariants: the manager owns exactly what it applies. What it applied before and leaves out now is
+//! removed unless somebody else owns it. What somebody else owns is not changed unless forced. Fields that
+//! come from defaulting belong to nobody.
+
+use super::entries::{self, Entry, Operation};
+use super::set::Set;
+use super::shape::Shape;
+use super::validate::validate_applied;
+use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes};
+use crate::json;
+use crate::status::{Cause, Details, Status};
+use crate::value::Value;
+
+/// The one manager whose client-side applied configurations are taken over and kept up to date.
+const KUBECTL: &str = "kubectl";
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+const LAST_APPLIED: &[&str] =
+    &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
+
+/// Merges an applied configuration into the live object, or makes one from it where `live` is `None`. The
+/// result carries its owners and still has to be conformed and defaulted. Where nothing changed it equals
+/// the live object but for owners; `keep_times` tells whether those changed.
+pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
+    if applied.at(MANAGED_FIELDS).is_some_and(|list| !list.is_null()) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let mut live = match live {
+        Some(live) => live.clone(),
+        None => compare::zero_object(ctx.schema),
+    };
+    let managed_fields = live.remove(MANAGED_FIELDS);
+    let mut owners = entries::trusted(managed_fields.as_ref());
+    if owners.is_empty() {
+        let before = Context { manager: BEFORE_FIRST_APPLY, ..*ctx };
+        take_changes(&before, None, &live, &mut owners)
+            .map_err(|why| failed("failed to create manager for existing fields", &why))?;
+    }
+    let outcome = match attempt(ctx, &live, applied, owners.clone(), force) {
+        Err(Refusal::Conflicts(conflicts)) if ctx.manager == KUBECTL => {
+            let allowed = last_applied_fields(ctx, &live).unwrap_or_default();
+            let remaining: Vec<Conflict> =
+                conflicts.into_iter().filter_map(|c| c.without(&allowed)).collect();
+            match remaining.is_empty() {
+                true => attempt(ctx, &live, applied, owners, true),
+                false => Err(Refusal::Conflicts(remaining)),
+            }
+        }
+        outcome => outcome,
+    };
+    let (mut object, owners) = outcome.map_err(Refusal::into_status)?;
+    if ctx.manager == KUBECTL {
+        refresh_last_applied(&mut object, applied);
+    }
+    if let Some(list) = entries::encode(owners) {
+        object.set(MANAGED_FIELDS, list);
+    }
+    Ok(object)
+}
+
+/// If an object differs from the old one only in when its managers last acted, gives it the old times
+/// back, so that the two are equal and nothing needs to be written.
+pub fn keep_times(old: &Value, new: &mut Value) {
+    let (olds, news) = (old.items_at(MANAGED_FIELDS), new.items_at(MANAGED_FIELDS));
+    let timeless = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
+        (Some(a), Some(b)) => {
+            a.iter().filter(|(k, _)| *k != "time").eq(b.iter().filter(|(k, _)| *k != "time"))
+        }
+        _ => false,
+    };
+    if olds.is_empty() || olds.len() != news.len() || !olds.iter().zip(news).all(|(a, b)| timeless(a, b)) {
+        return;
+    }
+    let Some(list) = new.remove(MANAGED_FIELDS) else { return };
+    let equal = equal_but_for_owners(old, new);
+    new.set(MANAGED_FIELDS, if equal { Value::Array(olds.to_vec()) } else { list });
+}
+
+/// `new` has no owners; `old` may.
+fn equal_but_for_owners(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
+    old.len() == new.len()
+        && old.iter().zip(new.iter()).all(|((key, a), (other, b))| {
+            let metadata = key == "metadata" && other == "metadata";
+            match (a, b) {
+                (Value::Object(a), Value::Object(b)) if metadata => {
+                    a.iter().filter(|(k, _)| *k != "managedFields").eq(b.iter())
+                }
+                _ => key == other && a == b,
+            }
+        })
+}
+
+/// What one other manager owns of what would change.
+struct Conflict {
+    identifier: String,
+    described: String,
+    fields: Set,
+}
+
+impl Conflict {
+    fn without(mut self, allowed: &Set) -> Option<Conflict> {
+        self.fields.subtract(allowed);
+        (!self.fields.is_empty()).then_some(self)
+    }
+}
+
+/// Why an apply was not done.
+enum Refusal {
+    Conflicts(Vec<Conflict>),
+    Failed(Status),
+}
+
+impl Refusal {
+    fn failed(what: &str, why: &str) -> Refusal {
+        Refusal::Failed(failed(what, why))
+    }
+
+    fn into_status(self) -> Status {
+        match self {
+            Refusal::Failed(status) => status,
+            Refusal::Conflicts(mut conflicts) => {
+                conflicts.sort_by(|a, b| a.identifier.cmp(&b.identifier));
+                conflict_status(&conflicts)
+            }
+        }
+    }
+}
+
+/// An error that upstream does not turn into a particular status.
+pub(super) fn failed(what: &str, why: &str) -> Status {
+    Status { code: 500, reason: "", message: format!("{what}: {why}"), details: Details::default() }
+}
+
+fn conflict_status(conflicts: &[Conflict]) -> Status {
+    let mut causes = Vec::new();
+    let mut lines = Vec::new();
+    for conflict in conflicts {
+        lines.push(format!("conflicts with {}:", conflict.described));
+        for field in conflict.fields.paths() {
+            lines.push(format!("- {field}"));
+            let message = format!("conflict with {}", conflict.described);
+            causes.push(Cause { reason: "FieldManagerConflict".to_owned(), message, field });
+        }
+    }
+    let message = match causes.as_slice() {
+        [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
+        _ => format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n")),
+    };
+    Status::apply_conflict(message, causes)
+}
+
+/// One try: the object and its owners afterwards. `live` comes without its owners.
+fn attempt(
+    ctx: &Context<'_>,
+    live: &Value,
+    applied: &Value,
+    mut owners: Vec<Entry>,
+    force: bool,
+) -> Result<(Value, Vec<Entry>), Refusal> {
+    validate_applied(ctx.schema, applied).map_err(Refusal::Failed)?;
+    let unreadable =
+        |e: super::InvalidFields| Refusal::failed("failed to decode managed fields", &e.to_string());
+    for entry in &mut owners {
+        entry.set(ctx).map_err(unreadable)?;
+    }
+    let merged =
+        merge::merge(live, applied, ctx.schema).map_err(|e| Refusal::failed("failed to merge config", &e))?;
+    let mut set = fields::field_set(applied, ctx.schema);
+    if let Some(filter) = ctx.filter {
+        filter.retain(&mut set);
+    }
+    let mut own = Entry::new(ctx, ctx.manager, Operation::Apply, set);
+    let last = owners.iter().position(|e| e.is_same_manager(&own)).map(|at| owners.remove(at));
+    let object = match last {
+        Some(mut last) => {
+            own.copy_time(&last);
+            let last = std::mem::take(last.set(ctx).map_err(unreadable)?);
+            prune(ctx, merged, &last, &mut owners, &mut own).map_err(unreadable)?
+        }
+        None => merged,
+    };
+    give_way(ctx, live, &object, &mut owners, force)?;
+    let own_set = own.set(ctx).map_err(unreadable)?;
+    strip(own_set);
+    let changed = !compare::same(live, &object);
+    if changed {
+        own.set_time(ctx.now);
+    }
+    owners.push(own);
+    owners.retain(|e| !e.is_empty());
+    Ok((if changed { object } else { live.clone() }, owners))
+}
+
+/// Removes what the manager applied last time, does not apply now, and nobody else owns.
+fn prune(
+    ctx: &Context<'_>,
+    merged: Value,
+    last: &Set,
+    owners: &mut [Entry],
+    own: &mut Entry,
+) -> Result<Value, super::InvalidFields> {
+    if last.is_empty() {
+        return Ok(merged);
+    }
+    let shape = Shape::Struct(ctx.schema);
+    let named = |set: &Set| set.with_named_fields(shape);
+    let mentioned = |object: &Value| named(&fields::field_set(object, ctx.schema));
+    let (last, all) = (named(last), mentioned(&merged));
+    let mut owned = own.set(ctx)?.clone();
+    for entry in owners.iter_mut() {
+        owned.unite(entry.set(ctx)?.clone());
+    }
+    // Remove all of it, put back what is owned, then what was not the manager's to begin with.
+    let pruned = fields::without(&merged, &last, ctx.schema);
+    let kept = mentioned(&pruned).union(&named(&owned));
+    let pruned = fields::without(&merged, &all.difference(&kept), ctx.schema);
+    let gone = all.difference(&mentioned(&pruned)).intersection(&last);
+    Ok(fields::without(&merged, &gone, ctx.schema))
+}
+
+/// Takes from the others what changes, which they have to agree to.
+fn give_way(
+    ctx: &Context<'_>,
+    live: &Value,
+    object: &Value,
+    owners: &mut [Entry],
+    force: bool,
+) -> Result<(), Refusal> {
+    let failed = |why: String| Refusal::failed("failed to compare objects", &why);
+    let mut comparison = compare::compare(live, object, ctx.schema).map_err(failed)?;
+    if let Some(filter) = ctx.filter {
+        filter.retain(&mut comparison.changed);
+        filter.retain(&mut comparison.removed);
+    }
+    let mut conflicts = Vec::new();
+    for entry in owners.iter_mut() {
+        let (identifier, described) = (entry.identifier(), entry.described());
+        let set = entry.set(ctx).map_err(|e| failed(e.to_string()))?;
+        let shared = set.intersection(&comparison.changed);
+        set.subtract(&shared);
+        set.subtract(&comparison.removed);
+        if !shared.is_empty() {
+            conflicts.push(Conflict { identifier, described, fields: shared });
+        }
+    }
+    match conflicts.is_empty() || force {
+        true => Ok(()),
+        false => Err(Refusal::Conflicts(conflicts)),
+    }
+}
+
+/// What the client-side applied configuration in the live object's annotation set, as far as it is still
+/// as it was set.
+fn last_applied_fields(ctx: &Context<'_>, live: &Value) -> Option<Set> {
+    let text = live.str_at(LAST_APPLIED).filter(|text| !text.is_empty())?;
+    let last = json::parse(text.as_bytes()).ok()?;
+    if last.str_at(&["apiVersion"]) != Some(ctx.api_version) || validate_applied(ctx.schema, &last).is_err() {
+        return None;
+    }
+    let mut set = fields::field_set(&last, ctx.schema);
+    let comparison = compare::compare(&last, live, ctx.schema).ok()?;
+    set.subtract(&comparison.changed);
+    set.subtract(&comparison.removed);
+    Some(set)
+}
+
+/// Keeps the client-side applied configuration in step, where an object has one.
+fn refresh_last_applied(object: &mut Value, applied: &Value) {
+    if object.str_at(LAST_APPLIED).is_none_or(str::is_empty) {
+        return;
+    }
+    let mut last = applied.clone();
+    last.remove(LAST_APPLIED);
+    let text = json::write_to_string(&last);
+    object.set(LAST_APPLIED, format!("{}\n", element::escape_html(&text)));
+    let annotations = object.at(&LAST_APPLIED[..2]).and_then(Value::as_object);
+    let bytes: usize = annotations
+        .map(|map| map.iter().map(|(k, v)| k.len() + v.as_str().map_or(0, str::len)).sum())
+        .unwrap_or_default();
+    if bytes > MAX_ANNOTATIONS_BYTES {
+        object.remove(LAST_APPLIED);
+    }
+}

@@ -1,0 +1,248 @@
+//! `metadata.managedFields`: who owns what, since when.
+//!
+//! Invariants: a manager is told apart by name, operation, subresource and, for updates, version; no two
+//! entries are of the same manager and none is empty; entries stand in upstream's order; at most ten come
+//! from updates, older ones being merged into one called `ancient-changes`.
+
+use super::Context;
+use super::set::Set;
+use super::text::{self, InvalidFields};
+use crate::value::{Map, Str, Value};
+
+const MAX_UPDATE_MANAGERS: usize = 10;
+const ANCIENT_CHANGES: &str = "ancient-changes";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        }
+    }
+}
+
+/// One manager's entry. Its set is read only when needed; once read, it replaces the text.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    map: Map,
+    set: Option<Set>,
+}
+
+impl Entry {
+    pub(super) fn new(ctx: &Context<'_>, manager: &str, operation: Operation, set: Set) -> Entry {
+        let mut map = Map::with_capacity(7);
+        let manager = if manager.is_empty() { "unknown" } else { manager };
+        map.insert("apiVersion", ctx.api_version);
+        map.insert("fieldsType", "FieldsV1");
+        map.insert("fieldsV1", Value::Null);
+        map.insert("manager", manager);
+        map.insert("operation", operation.name());
+        if !ctx.subresource.is_empty() {
+            map.insert("subresource", ctx.subresource);
+        }
+        Entry { map, set: Some(set) }
+    }
+
+    fn text_of(&self, key: &str) -> &str {
+        self.map.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn manager(&self) -> &str {
+        self.text_of("manager")
+    }
+
+    pub(super) fn api_version(&self) -> &str {
+        self.text_of("apiVersion")
+    }
+
+    pub(super) fn subresource(&self) -> &str {
+        self.text_of("subresource")
+    }
+
+    pub(super) fn is_apply(&self) -> bool {
+        self.text_of("operation") == "Apply"
+    }
+
+    pub(super) fn time(&self) -> &str {
+        self.text_of("time")
+    }
+
+    pub(super) fn set_time(&mut self, now: &str) {
+        self.map.insert("time", now);
+    }
+
+    pub(super) fn copy_time(&mut self, from: &Entry) {
+        match from.map.get("time") {
+            Some(time) => drop(self.map.insert("time", time.clone())),
+            None => drop(self.map.remove("time")),
+        }
+    }
+
+    pub(super) fn is_same_manager(&self, other: &Entry) -> bool {
+        self.manager() == other.manager()
+            && self.text_of("operation") == other.text_of("operation")
+            && self.subresource() == other.subresource()
+            && (self.is_apply() || self.api_version() == other.api_version())
+    }
+
+    /// What upstream tells managers apart by; its order decides where times are equal.
+    pub(super) fn identifier(&self) -> String {
+        let version = if self.is_apply() { "" } else { self.api_version() };
+        let mut out =
+            format!("{{\"manager\":{:?},\"operation\":\"{}\"", self.manager(), self.text_of("operation"));
+        for (name, text) in [("apiVersion", version), ("subresource", self.subresource())] {
+            if !text.is_empty() {
+                out.push_str(&format!(",\"{name}\":{text:?}"));
+            }
+        }
+        out + "}"
+    }
+
+    /// The manager as conflicts name it.
+    pub(super) fn described(&self) -> String {
+        let mut out = format!("{:?}", self.manager());
+        if !self.subresource().is_empty() {
+            out.push_str(&format!(" with subresource {:?}", self.subresource()));
+        }
+        if !self.is_apply() {
+            out.push_str(&format!(" using {}", self.api_version()));
+        }
+        out
+    }
+
+    fn text(&self) -> &str {
+        match self.map.get("fieldsV1") {
+            Some(Value::Raw(text)) => text,
+            _ => "{}",
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.set {
+            Some(set) => set.is_empty(),
+            None => self.text() == "{}",
+        }
+    }
+
+    /// The set, read from the text the first time.
+    pub(super) fn set(&mut self, ctx: &Context<'_>) -> Result<&mut Set, InvalidFields> {
+        if self.set.is_none() {
+            let mut set = Set::parse(self.text())?;
+            set.reconcile(ctx.schema);
+            self.set = Some(set);
+        }
+        Ok(self.set.get_or_insert_default())
+    }
+
+    pub(super) fn overlap(&self, set: &Set) -> Result<text::Overlap, InvalidFields> {
+        match &self.set {
+            Some(own) => Ok(text::Overlap { shared: own.intersection(set).size(), deeper: false }),
+            None => text::overlap(self.text(), set),
+        }
+    }
+
+    fn into_value(mut self) -> Value {
+        if let Some(set) = self.set {
+            self.map.insert("fieldsV1", Value::Raw(set.to_text()));
+        }
+        Value::Object(self.map)
+    }
+}
+
+/// Whether a client asks for field management to be forgotten: a list that is empty, or holds one empty
+/// entry.
+pub fn is_reset(managed_fields: &Value) -> bool {
+    match managed_fields.as_array() {
+        Some([]) => true,
+        Some([Value::Object(only)]) => only.is_empty(),
+        _ => false,
+    }
+}
+
+/// Entries that were written by this module.
+pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
+    let items = managed_fields.and_then(Value::as_array).unwrap_or_default();
+    let maps = items.iter().filter_map(Value::as_object);
+    maps.map(|map| Entry { map: map.clone(), set: None }).collect()
+}
+
+/// Entries that a client sent: checked, and brought to their one spelling.
+pub(super) fn decode(managed_fields: &Value) -> Result<Vec<Entry>, String> {
+    let mut out: Vec<Entry> = Vec::new();
+    for (i, item) in managed_fields.as_array().unwrap_or_default().iter().enumerate() {
+        let mut entry = Entry { map: item.as_object().cloned().unwrap_or_default(), set: None };
+        if !matches!(entry.text_of("operation"), "Apply" | "Update") {
+            return Err("operation must be `Apply` or `Update`".to_owned());
+        }
+        if entry.api_version().is_empty() {
+            return Err("apiVersion must not be empty".to_owned());
+        }
+        match entry.text_of("fieldsType") {
+            "FieldsV1" => {}
+            "" => return Err(format!("missing fieldsType in managed fields entry {i}")),
+            other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {i}")),
+        }
+        let set = Set::parse(entry.text()).map_err(|e| format!("error decoding set: {e}"))?;
+        entry.set = Some(set);
+        out.retain(|earlier| !earlier.is_same_manager(&entry));
+        out.push(entry);
+    }
+    Ok(out)
+}
+
+/// Merges the oldest entries from updates, version by version, until there are few enough.
+pub(super) fn cap(ctx: &Context<'_>, entries: &mut Vec<Entry>) -> Result<(), InvalidFields> {
+    let mut excess = entries.iter().filter(|e| !e.is_apply()).count().saturating_sub(MAX_UPDATE_MANAGERS);
+    if excess == 0 {
+        return Ok(());
+    }
+    entries.sort_by_cached_key(|e| (e.is_apply(), Str::new(e.time()), e.identifier()));
+    let mut at = 0;
+    while excess > 0 && entries.get(at).is_some_and(|e| !e.is_apply()) {
+        let version = Str::new(entries[at].api_version());
+        let first = entries[..at].iter().position(|e| e.api_version() == version.as_str());
+        let Some(first) = first else {
+            at += 1;
+            continue;
+        };
+        let mut merged = entries.remove(at);
+        let set = std::mem::take(merged.set(ctx)?);
+        let mut bucket = Entry::new(ctx, ANCIENT_CHANGES, Operation::Update, Set::new());
+        bucket.map.insert("apiVersion", version);
+        bucket.map.remove("subresource");
+        let place = match entries.iter().position(|e| e.is_same_manager(&bucket)) {
+            Some(place) => place,
+            None => {
+                bucket.set = Some(std::mem::take(entries[first].set(ctx)?));
+                entries[first] = bucket;
+                first
+            }
+        };
+        entries[place].set(ctx)?.unite(set);
+        entries[place].copy_time(&merged);
+        excess -= 1;
+    }
+    Ok(())
+}
+
+/// The list as an object carries it; none if nobody owns anything.
+pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
+    entries.retain(|e| !e.is_empty());
+    if entries.is_empty() {
+        return None;
+    }
+    entries.sort_by(|a, b| {
+        (b.is_apply().cmp(&a.is_apply()))
+            .then_with(|| a.time().cmp(b.time()))
+            .then_with(|| a.manager().cmp(b.manager()))
+            .then_with(|| a.api_version().cmp(b.api_version()))
+            .then_with(|| a.subresource().cmp(b.subresource()))
+    });
+    Some(Value::Array(entries.into_iter().map(Entry::into_value).collect()))
+}

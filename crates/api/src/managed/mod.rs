@@ -1,0 +1,230 @@
+//! Field management: which manager owns which field of an object, and server-side apply.
+//!
+//! `update` records what a create, update or patch changed; `apply` merges an applied configuration into
+//! the live object, refusing to take fields from others unless told to. Both are functions of the objects
+//! and of the type: no clock, no storage.
+//!
+//! Invariants: the outcome is upstream's, entry for entry and byte for byte. Most writes touch few fields,
+//! so managers whose fields did not change are never read, only scanned.
+//!
+//! Deliberately absent: conversion. Entries recorded in another version of the same type are compared
+//! with the fields of the version at hand, which is exact where versions spell a field the same.
+
+mod apply;
+mod compare;
+mod element;
+mod entries;
+mod fields;
+mod merge;
+mod set;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod text;
+mod validate;
+
+pub use apply::{apply, keep_times};
+pub use element::Element;
+pub use entries::is_reset;
+pub use set::Set;
+pub use text::InvalidFields;
+pub use validate::{
+    check_managed_fields, manager_from_user_agent, validate_applied, validate_managed_fields,
+    validate_manager,
+};
+
+use crate::schema::Struct;
+use crate::status::Status;
+use crate::value::Value;
+use entries::{Entry, Operation};
+
+/// What a request says about itself.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The object's type.
+    pub schema: &'a Struct,
+    /// Group and version of the request: `v1`, `apps/v1`.
+    pub api_version: &'a str,
+    /// Who is asking; `unknown` if empty.
+    pub manager: &'a str,
+    /// Empty for the resource itself.
+    pub subresource: &'a str,
+    /// RFC 3339, to the second.
+    pub now: &'a str,
+    /// What this endpoint does not let anybody own.
+    pub filter: Option<&'a Filter>,
+}
+
+/// Which fields an endpoint lets a request own.
+#[derive(Debug, Clone)]
+pub enum Filter {
+    /// All but these and what is below them: an endpoint resets them.
+    Exclude(Set),
+    /// Only those below one of these prefixes; `None` stands for any step.
+    Include(Vec<Vec<Option<Element>>>),
+}
+
+impl Filter {
+    pub(crate) fn retain(&self, set: &mut Set) {
+        match self {
+            Filter::Exclude(fields) => set.subtract_recursively(fields),
+            Filter::Include(prefixes) => {
+                let prefixes: Vec<&[Option<Element>]> = prefixes.iter().map(Vec::as_slice).collect();
+                set.retain_below(&prefixes);
+            }
+        }
+    }
+}
+
+/// What no manager ever owns, below `metadata`.
+const STRIPPED: [&str; 9] = [
+    "clusterName",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// Records in `new` which fields a create (`old` is `None`), update or patch changed. Both are whole
+/// objects of the request's version. Client-sent `managedFields` in `new` are honoured as upstream does.
+pub fn update(ctx: &Context<'_>, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    let live = old.and_then(|o| o.at(MANAGED_FIELDS));
+    let sent = new.remove(MANAGED_FIELDS);
+    let entries = live_or_sent(ctx, live, sent.as_ref());
+    let exists = old.is_some_and(|o| o.str_at(&["metadata", "uid"]).is_some_and(|uid| !uid.is_empty()));
+    if entries.is_empty() && exists {
+        return Ok(());
+    }
+    match updated(ctx, old, new, entries) {
+        Ok(Some(list)) => new.set(MANAGED_FIELDS, list),
+        Ok(None) => {}
+        // What cannot be compared keeps the owners it had.
+        Err(_) => {
+            if let Some(live) = live {
+                new.set(MANAGED_FIELDS, live.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
+
+/// The entries to start from. Clients that know nothing of them do not delete them by leaving them out.
+fn live_or_sent(ctx: &Context<'_>, live: Option<&Value>, sent: Option<&Value>) -> Vec<Entry> {
+    let Some(sent) = sent.filter(|sent| ctx.subresource.is_empty() && live != Some(*sent)) else {
+        return entries::trusted(live);
+    };
+    if is_reset(sent) {
+        return Vec::new();
+    }
+    match entries::decode(sent) {
+        Ok(decoded) if !decoded.is_empty() => decoded,
+        _ => entries::trusted(live),
+    }
+}
+
+/// The list after an update.
+fn updated(
+    ctx: &Context<'_>,
+    old: Option<&Value>,
+    new: &Value,
+    mut entries: Vec<Entry>,
+) -> Result<Option<Value>, String> {
+    take_changes(ctx, old, new, &mut entries)?;
+    entries::cap(ctx, &mut entries).map_err(|e| e.to_string())?;
+    Ok(entries::encode(entries))
+}
+
+/// Gives this request's manager what changed between two objects, and takes it from the others.
+fn take_changes(
+    ctx: &Context<'_>,
+    old: Option<&Value>,
+    new: &Value,
+    entries: &mut Vec<Entry>,
+) -> Result<(), String> {
+    let zero;
+    let old = match old {
+        Some(old) => old,
+        None => {
+            zero = compare::zero_object(ctx.schema);
+            &zero
+        }
+    };
+    let mut comparison = compare::compare(old, new, ctx.schema)?;
+    if let Some(filter) = ctx.filter {
+        filter.retain(&mut comparison.changed);
+        filter.retain(&mut comparison.removed);
+    }
+    strip(&mut comparison.changed);
+    let compare::Comparison { changed, removed } = comparison;
+    let mut own = Entry::new(ctx, ctx.manager, Operation::Update, Set::new());
+    let mut place = None;
+    for (i, entry) in entries.iter_mut().enumerate() {
+        let is_own = entry.is_same_manager(&own);
+        if is_own {
+            place = Some(i);
+        }
+        lose(ctx, entry, &changed, &removed, is_own).map_err(|e| e.to_string())?;
+    }
+    if !changed.is_empty() {
+        match place {
+            Some(i) => entries[i].set_time(ctx.now),
+            None => {
+                own.set_time(ctx.now);
+                *own.set(ctx).map_err(|e| e.to_string())? = changed;
+                entries.push(own);
+            }
+        }
+    }
+    entries.retain(|e| !e.is_empty());
+    Ok(())
+}
+
+/// Takes what changed or went from one entry, unless it is the one that made the change.
+fn lose(
+    ctx: &Context<'_>,
+    entry: &mut Entry,
+    changed: &Set,
+    removed: &Set,
+    is_own: bool,
+) -> Result<(), InvalidFields> {
+    let (in_changed, in_removed) = (entry.overlap(changed)?, entry.overlap(removed)?);
+    let wanted = if is_own { changed.size() } else { 0 };
+    if in_removed.shared == 0 && in_changed.shared == wanted && !in_changed.deeper && !in_removed.deeper {
+        return Ok(());
+    }
+    let set = entry.set(ctx)?;
+    set.subtract(removed);
+    if is_own {
+        set.unite(changed.clone());
+    } else {
+        set.subtract(changed);
+    }
+    Ok(())
+}
+
+/// Takes out what is never owned.
+fn strip(set: &mut Set) {
+    set.nodes.retain_mut(|node| {
+        let Element::Field(name) = &node.element else { return true };
+        match name.as_str() {
+            "apiVersion" | "kind" => node.member = false,
+            "metadata" => {
+                node.member = false;
+                node.children.nodes.retain_mut(|n| {
+                    if matches!(&n.element, Element::Field(name) if STRIPPED.contains(&name.as_str())) {
+                        n.member = false;
+                    }
+                    n.member || !n.children.is_empty()
+                });
+            }
+            _ => {}
+        }
+        node.member || !node.children.is_empty()
+    });
+}

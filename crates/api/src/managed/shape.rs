@@ -1,0 +1,128 @@
+//! How field management looks at a type: what is one value, what has parts, and what tells a list's
+//! items apart.
+//!
+//! Invariants: atomic lists, maps and structs are leaves, as are embedded objects. Free-form JSON is
+//! deduced from the value at hand: objects have parts, lists do not.
+
+use super::element::Element;
+use crate::schema::{AnyForm, Kind, ListTopology, MapTopology, Struct};
+use crate::value::{Str, Value};
+
+#[derive(Clone, Copy)]
+pub(super) enum Shape<'s> {
+    /// One value.
+    Leaf(&'s Kind),
+    Struct(&'s Struct),
+    /// Each key is a field of its own.
+    Map(&'s Kind),
+    /// What the value says it is.
+    Deduced,
+    List(Items<'s>),
+}
+
+/// The items of a list that are owned one by one.
+#[derive(Clone, Copy)]
+pub(super) struct Items<'s> {
+    pub(super) item: &'s Kind,
+    /// None for a set.
+    pub(super) keys: &'s [Str],
+}
+
+static FREE_FORM: Kind = Kind::Any(AnyForm::Free);
+
+impl<'s> Shape<'s> {
+    pub(super) fn of(kind: &'s Kind) -> Shape<'s> {
+        match kind {
+            Kind::Struct(schema) if !schema.atomic => Shape::Struct(schema),
+            Kind::Map(item, MapTopology::Granular) => Shape::Map(item),
+            Kind::List(item, ListTopology::Set) => Shape::List(Items { item, keys: &[] }),
+            Kind::List(item, ListTopology::Map(keys)) => Shape::List(Items { item, keys }),
+            Kind::Any(_) => Shape::Deduced,
+            _ => Shape::Leaf(kind),
+        }
+    }
+
+    /// The type of a member, and whether the type names it.
+    pub(super) fn member(self, name: &str) -> (Shape<'s>, bool) {
+        match self {
+            Shape::Struct(schema) => match schema.field(name) {
+                Some(field) => (Shape::of(&field.kind), true),
+                None => (Shape::Deduced, false),
+            },
+            Shape::Map(item) => (Shape::of(item), false),
+            _ => (Shape::Deduced, false),
+        }
+    }
+
+    /// The type at the end of a step, if the step makes sense here.
+    pub(super) fn below(self, step: &Element) -> Option<Shape<'s>> {
+        match (self, step) {
+            (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Element::Field(name)) => {
+                Some(self.member(name).0)
+            }
+            (Shape::List(items), Element::Key(_) | Element::Value(_)) => Some(Shape::of(items.item)),
+            _ => None,
+        }
+    }
+
+    /// What free-form JSON is, given a value: an object has members, anything else is one value.
+    pub(super) fn deduce(self, value: &Value) -> Shape<'s> {
+        match (self, value) {
+            (Shape::Deduced, Value::Object(_) | Value::Null)
+            | (Shape::Struct(_) | Shape::Map(_) | Shape::List(_) | Shape::Leaf(_), _) => self,
+            (Shape::Deduced, _) => Shape::Leaf(&FREE_FORM),
+        }
+    }
+}
+
+impl Items<'_> {
+    /// What tells an item apart; an error says why nothing does.
+    pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
+        if self.keys.is_empty() {
+            return match item {
+                Value::Object(_) | Value::Raw(_) => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
+                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".to_owned())
+                }
+                scalar => Ok(Element::Value(scalar.clone())),
+            };
+        }
+        let map = match item {
+            Value::Object(map) => map,
+            Value::Null => {
+                return Err("associative list with keys may not have a null element".to_owned());
+            }
+            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        };
+        let mut key: Vec<(Str, Value)> = Vec::with_capacity(self.keys.len());
+        for name in self.keys {
+            if let Some(value) = map.get(name).or_else(|| self.default_of(name)) {
+                key.push((name.clone(), value.clone()));
+            }
+        }
+        if key.is_empty() {
+            let keys: Vec<String> = self.keys.iter().map(|k| format!("{k:?}")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                keys.join(" ")
+            ));
+        }
+        key.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(Element::Key(key.into_boxed_slice()))
+    }
+
+    fn default_of(&self, name: &str) -> Option<&Value> {
+        match self.item {
+            Kind::Struct(schema) => schema.field(name)?.default.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether two items are certainly the same one; a set's are if they are equal.
+    pub(super) fn same_item(&self, a: &Value, b: &Value) -> bool {
+        !self.keys.is_empty() && self.keys.iter().all(|k| a.get(k) == b.get(k))
+    }
+}

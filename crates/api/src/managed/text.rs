@@ -1,0 +1,273 @@
+//! Field sets as the `FieldsV1` text that objects carry.
+//!
+//! Invariants: what is written reads back as the same set, and a set has one text. A text can be asked how
+//! many paths of a set it holds without being read into a set: that is what most writes need to know of
+//! most managers.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use super::element::Element;
+use super::set::{Node, Set};
+use crate::json;
+use crate::value::{Str, Value};
+
+/// Deeper texts are refused.
+const MAX_DEPTH: usize = 128;
+
+/// Why a text is not a field set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid field set at byte {at}: {why}")]
+pub struct InvalidFields {
+    pub at: usize,
+    pub why: String,
+}
+
+impl Set {
+    pub fn parse(text: &str) -> Result<Set, InvalidFields> {
+        let mut cursor = Cursor { text, at: 0 };
+        let (set, _) = read(&mut cursor, 0)?;
+        match cursor.peek() {
+            None => Ok(set),
+            Some(_) => Err(cursor.error("unexpected trailing data after JSON object")),
+        }
+    }
+
+    pub fn to_text(&self) -> Str {
+        let mut out = Vec::with_capacity(256);
+        write(self, false, &mut out, &mut Vec::new());
+        Str::new(String::from_utf8_lossy(&out))
+    }
+}
+
+fn write(set: &Set, own: bool, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+    out.push(b'{');
+    if own && !set.is_empty() {
+        out.extend_from_slice(b"\".\":{}");
+    }
+    for (i, node) in set.nodes.iter().enumerate() {
+        if i > 0 || own {
+            out.push(b',');
+        }
+        node.element.write(out, scratch);
+        out.push(b':');
+        write(&node.children, node.member, out, scratch);
+    }
+    out.push(b'}');
+}
+
+/// Reads one level; the flag says that the level itself is in the set.
+fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFields> {
+    if depth > MAX_DEPTH {
+        return Err(cursor.error("exceeded max depth"));
+    }
+    let mut set = Set::new();
+    let mut member = false;
+    if cursor.enter()? {
+        while let Some(key) = cursor.key()? {
+            if key == "." {
+                member = true;
+                cursor.skip()?;
+                continue;
+            }
+            let text = unescape(key).map_err(|why| cursor.error(&why))?;
+            let Some(element) = Element::parse(&text).map_err(|why| cursor.error(&why))? else {
+                cursor.skip()?;
+                continue;
+            };
+            let (children, member) = read(cursor, depth + 1)?;
+            let node = Node { element, member, children };
+            match set.nodes.last() {
+                Some(last) if last.element >= node.element => set.unite(Set { nodes: vec![node] }),
+                _ => set.nodes.push(node),
+            }
+        }
+    }
+    member |= set.is_empty();
+    Ok((set, member))
+}
+
+/// What a text has to do with a set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Overlap {
+    /// How many of the set's paths the text holds.
+    pub(super) shared: usize,
+    /// The text goes on below a path where the set ends: they may disagree on what is atomic.
+    pub(super) deeper: bool,
+}
+
+/// Compares a text with a set without reading the parts that the set does not mention.
+pub(super) fn overlap(text: &str, set: &Set) -> Result<Overlap, InvalidFields> {
+    let mut found = Overlap::default();
+    if !set.is_empty() {
+        let mut cursor = Cursor { text, at: 0 };
+        overlap_level(&mut cursor, set, false, 0, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn overlap_level(
+    cursor: &mut Cursor<'_>,
+    set: &Set,
+    wanted: bool,
+    depth: usize,
+    found: &mut Overlap,
+) -> Result<(), InvalidFields> {
+    if depth > MAX_DEPTH {
+        return Err(cursor.error("exceeded max depth"));
+    }
+    let (mut member, mut below) = (false, false);
+    if cursor.enter()? {
+        while let Some(key) = cursor.key()? {
+            if key == "." {
+                member = true;
+                cursor.skip()?;
+                continue;
+            }
+            below = true;
+            let at = match key.strip_prefix("f:") {
+                _ if set.is_empty() => None,
+                Some(name) if !name.contains('\\') => set.find_field(name).ok(),
+                _ => {
+                    let text = unescape(key).map_err(|why| cursor.error(&why))?;
+                    let element = Element::parse(&text).map_err(|why| cursor.error(&why))?;
+                    element.and_then(|e| set.find(&e).ok())
+                }
+            };
+            match at {
+                None => cursor.skip()?,
+                Some(at) => {
+                    let node = &set.nodes[at];
+                    overlap_level(cursor, &node.children, node.member, depth + 1, found)?;
+                }
+            }
+        }
+    }
+    found.shared += usize::from(wanted && (member || !below));
+    found.deeper |= wanted && below && (set.is_empty() || !member);
+    Ok(())
+}
+
+/// The text of a key, whose quotes are already off.
+fn unescape(raw: &str) -> Result<Cow<'_, str>, String> {
+    if !raw.contains('\\') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    match json::parse(format!("\"{raw}\"").as_bytes()) {
+        Ok(Value::String(text)) => Ok(Cow::Owned(text.to_string())),
+        Ok(_) => Err("expected a string".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A place in a JSON text of nested objects.
+struct Cursor<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    fn error(&self, why: &str) -> InvalidFields {
+        InvalidFields { at: self.at, why: why.to_owned() }
+    }
+
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let Some(byte) = bytes.get(self.at) {
+            if !byte.is_ascii_whitespace() {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Steps into an object; false for null, which has nothing in it.
+    fn enter(&mut self) -> Result<bool, InvalidFields> {
+        match self.peek() {
+            Some(b'{') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(b'n') if self.text.as_bytes()[self.at..].starts_with(b"null") => {
+                self.at += 4;
+                Ok(false)
+            }
+            _ => Err(self.error("expected an object")),
+        }
+    }
+
+    /// The next key of the object this is in, still escaped, past its colon; none at the object's end.
+    fn key(&mut self) -> Result<Option<&'t str>, InvalidFields> {
+        match self.peek() {
+            Some(b'}') => {
+                self.at += 1;
+                return Ok(None);
+            }
+            Some(b',') => self.at += 1,
+            _ => {}
+        }
+        if self.peek() != Some(b'"') {
+            return Err(self.error("expected a key"));
+        }
+        let start = self.at + 1;
+        self.string()?;
+        let key = &self.text[start..self.at - 1];
+        if self.peek() != Some(b':') {
+            return Err(self.error("expected a colon"));
+        }
+        self.at += 1;
+        Ok(Some(key))
+    }
+
+    /// Steps over a quoted string.
+    fn string(&mut self) -> Result<(), InvalidFields> {
+        let bytes = self.text.as_bytes();
+        self.at += 1;
+        loop {
+            let rest = bytes.get(self.at..).unwrap_or_default();
+            match memchr2(b'"', b'\\', rest) {
+                Some(i) if rest[i] == b'"' => {
+                    self.at += i + 1;
+                    return Ok(());
+                }
+                Some(i) => self.at += i + 2,
+                None => return Err(self.error("unexpected end of JSON input")),
+            }
+        }
+    }
+
+    /// Steps over a value of any kind.
+    fn skip(&mut self) -> Result<(), InvalidFields> {
+        self.peek();
+        if self.text.as_bytes()[self.at..].starts_with(b"{}") {
+            self.at += 2;
+            return Ok(());
+        }
+        let mut depth = 0usize;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => self.string()?,
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' if depth == 0 => return Ok(()),
+                b'}' | b']' => {
+                    depth -= 1;
+                    self.at += 1;
+                }
+                b',' if depth == 0 => return Ok(()),
+                _ => {
+                    self.at += 1;
+                    continue;
+                }
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.error("unexpected end of JSON input"))
+    }
+}

@@ -1,0 +1,238 @@
+//! Checks of what clients send: applied configurations against their type, manager names, and lists of
+//! owners.
+//!
+//! Invariants: complaints are upstream's, including how Go prints the offending value.
+
+use super::apply::failed;
+use super::element::Element;
+use super::entries;
+use super::shape::{Items, Shape};
+use crate::json;
+use crate::schema::{Kind, Struct};
+use crate::status::{ErrorList, Status};
+use crate::value::{Map, Str, Value};
+
+const MAX_MANAGER_BYTES: usize = 128;
+const MAX_SUBRESOURCE_BYTES: usize = 256;
+
+/// The manager a request without one is given: what a user agent calls itself before the first slash.
+pub fn manager_from_user_agent(user_agent: &str) -> Str {
+    let name = user_agent.split('/').next().unwrap_or_default();
+    let mut out = String::new();
+    for c in name.chars().filter(|c| is_print(*c)) {
+        if out.len() + c.len_utf8() > MAX_MANAGER_BYTES {
+            break;
+        }
+        out.push(c);
+    }
+    out.into()
+}
+
+/// Go's `unicode.IsPrint`.
+fn is_print(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // Only in the first place does escaping concern marks that print on the character before.
+    let text: String = ['a', c].iter().collect();
+    text.escape_debug().count() == 2
+}
+
+/// Checks the `fieldManager` option.
+pub fn validate_manager(manager: &str, field: &str, errors: &mut ErrorList) {
+    if manager.len() > MAX_MANAGER_BYTES {
+        errors.too_long(field, MAX_MANAGER_BYTES);
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
+        let shown = format!("U+{:04X}", c as u32);
+        errors.invalid(field, &Value::from(manager), format!("invalid character {shown} (at position {at})"));
+    }
+}
+
+/// Checks an object's `metadata.managedFields` as part of validating its metadata.
+pub fn validate_managed_fields(managed_fields: &Value, field: &str, errors: &mut ErrorList) {
+    for (i, entry) in managed_fields.as_array().unwrap_or_default().iter().enumerate() {
+        let text = |key: &str| entry.str_at(&[key]).unwrap_or_default();
+        let path = |key: &str| format!("{field}[{i}].{key}");
+        match text("operation") {
+            "" => errors.required(path("operation"), "must not be empty"),
+            "Apply" | "Update" => {}
+            other => errors.not_supported(path("operation"), &Value::from(other), &["Apply", "Update"]),
+        }
+        match text("fieldsType") {
+            "" | "FieldsV1" => {}
+            other => errors.invalid(path("fieldsType"), &Value::from(other), "must be `FieldsV1`"),
+        }
+        validate_manager(text("manager"), &path("manager"), errors);
+        if text("subresource").len() > MAX_SUBRESOURCE_BYTES {
+            errors.too_long(path("subresource"), MAX_SUBRESOURCE_BYTES);
+        }
+    }
+}
+
+/// Whether a list of owners can be read at all; what admission plugins leave behind is held to this.
+pub fn check_managed_fields(managed_fields: &Value) -> Result<(), String> {
+    entries::decode(managed_fields).map(drop)
+}
+
+/// Checks an applied configuration, as the client sent it, against its type. Here an undeclared field is
+/// an error, never dropped.
+pub fn validate_applied(schema: &Struct, applied: &Value) -> Result<(), Status> {
+    let mut walk = Walk { path: Vec::new(), errors: Vec::new() };
+    walk.place(applied, Shape::Struct(schema));
+    let why = match walk.errors.as_slice() {
+        [] => return Ok(()),
+        [only] => only.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    };
+    let text = |path: &[&str]| applied.str_at(path).unwrap_or_default();
+    let version = text(&["apiVersion"]);
+    let slash = if version.contains('/') { "" } else { "/" };
+    let what = format!(
+        "failed to create typed patch object ({}/{}; {slash}{version}, Kind={})",
+        text(&["metadata", "namespace"]),
+        text(&["metadata", "name"]),
+        text(&["kind"]),
+    );
+    Err(failed(&what, &why))
+}
+
+struct Walk {
+    path: Vec<Element>,
+    errors: Vec<String>,
+}
+
+impl Walk {
+    fn complain(&mut self, why: &str) {
+        let path: String = self.path.iter().map(Element::to_string).collect();
+        self.errors.push(if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") });
+    }
+
+    fn place(&mut self, value: &Value, shape: Shape<'_>) {
+        if value.is_null() {
+            return;
+        }
+        match shape {
+            Shape::Deduced => {}
+            Shape::Struct(schema) => self.object(value, shape, Some(schema)),
+            Shape::Map(_) => self.object(value, shape, None),
+            Shape::List(items) => self.list(value, Some(items), items.item),
+            Shape::Leaf(kind) => self.leaf(value, kind),
+        }
+    }
+
+    /// Atomic containers are looked into as well: they are one value, but not any value.
+    fn leaf(&mut self, value: &Value, kind: &Kind) {
+        let fits = match kind {
+            Kind::Struct(schema) => return self.object(value, Shape::Struct(schema), Some(schema)),
+            Kind::Map(item, _) => return self.object(value, Shape::Map(item), None),
+            Kind::List(item, _) => return self.list(value, None, item),
+            Kind::Raw | Kind::Any(_) | Kind::FieldsV1 => true,
+            Kind::Int32 | Kind::Int64 | Kind::Double => matches!(value, Value::Int(_) | Value::Float(_)),
+            Kind::String | Kind::Bytes => matches!(value, Value::String(_)),
+            Kind::Bool => matches!(value, Value::Bool(_)),
+            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => {
+                !matches!(value, Value::Array(_) | Value::Object(_))
+            }
+        };
+        if fits {
+            return;
+        }
+        let why = match kind {
+            Kind::Int32 | Kind::Int64 | Kind::Double => {
+                format!("expected numeric (int or float), got {}", go_type(value))
+            }
+            Kind::String | Kind::Bytes => {
+                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
+            }
+            Kind::Bool => format!("expected boolean, got &{{{}}}", go_text(value)),
+            _ => format!("expected any scalar, got &{{{}}}", go_text(value)),
+        };
+        self.complain(&why);
+    }
+
+    fn object(&mut self, value: &Value, shape: Shape<'_>, schema: Option<&Struct>) {
+        let Value::Object(map) = value else {
+            return self.complain(&format!("expected map, got &{{{}}}", go_text(value)));
+        };
+        for (key, value) in map.iter() {
+            self.path.push(Element::Field(key.clone()));
+            let undeclared = schema.is_some_and(|s| !s.fields.is_empty() && s.field(key).is_none());
+            if undeclared {
+                self.complain("field not declared in schema");
+            } else {
+                self.place(value, shape.member(key).0);
+            }
+            self.path.pop();
+            if undeclared {
+                return;
+            }
+        }
+    }
+
+    fn list(&mut self, value: &Value, items: Option<Items<'_>>, item: &Kind) {
+        let Value::Array(list) = value else {
+            return self.complain(&format!("expected list, got &{{{}}}", go_text(value)));
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for (i, value) in list.iter().enumerate() {
+            let element = match items.map(|items| items.element(value)) {
+                None => Element::Index(i64::try_from(i).unwrap_or_default()),
+                Some(Ok(element)) => element,
+                Some(Err(why)) => return self.complain(&format!("element {i}: {why}")),
+            };
+            if !seen.insert(element.clone()) {
+                self.complain(&format!("duplicate entries for key {element}"));
+            }
+            self.path.push(element);
+            self.place(value, Shape::of(item));
+            self.path.pop();
+        }
+    }
+}
+
+/// Go's `%T` of a decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
+    }
+}
+
+/// Go's `%v` of a decoded value.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(map) => format!("map[{}]", members(map, " ", |k, v| format!("{k}:{}", go_text(v)))),
+        other => json::write_to_string(other),
+    }
+}
+
+/// Go's `%#v` of a decoded value.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(map) => {
+            let inner = members(map, ", ", |k, v| format!("{k:?}:{}", go_syntax(v)));
+            format!("map[string]interface {{}}{{{inner}}}")
+        }
+        other => json::write_to_string(other),
+    }
+}
+
+fn members(map: &Map, separator: &str, each: impl Fn(&str, &Value) -> String) -> String {
+    map.iter().map(|(k, v)| each(k, v)).collect::<Vec<_>>().join(separator)
+}

@@ -1,0 +1,100 @@
+//! One request on a resource, as the verbs see it: authenticated, authorized, its body read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use corten_api::{Map, Status, Str, Value, managed};
+use http::HeaderMap;
+
+use crate::catalog::{Catalog, Served};
+use crate::decode::Expected;
+use crate::events::EventLeases;
+use crate::identity::User;
+use crate::negotiate::{self, Wanted};
+use crate::request::{Query, ResourcePath};
+use crate::respond::TableQuery;
+use corten_store::Store;
+
+/// What every verb works with.
+pub struct Backend {
+    pub catalog: Catalog,
+    pub store: Store,
+    pub event_leases: EventLeases,
+}
+
+pub struct Call {
+    pub backend: Arc<Backend>,
+    pub served: Arc<Served>,
+    pub at: ResourcePath,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub user: Arc<User>,
+    pub now: jiff::Timestamp,
+    pub warnings: Vec<String>,
+}
+
+impl Call {
+    pub fn expected(&self) -> Expected<'_> {
+        Expected { schema: &self.served.schema, kind: self.served.kind(), api_version: &self.served.api_version }
+    }
+
+    pub fn wanted(&self) -> Result<Wanted, Status> {
+        negotiate::wanted(&self.headers, self.query.get("pretty"), false)
+    }
+
+    pub fn table_query(&self) -> Result<TableQuery, Status> {
+        TableQuery::parse(self.query.text("includeObject"))
+    }
+
+    pub fn not_found(&self) -> Status {
+        Status::not_found(self.served.group(), self.served.name(), &self.at.name)
+    }
+
+    pub fn stale(&self) -> Status {
+        Status::stale(self.served.group(), self.served.name(), &self.at.name)
+    }
+
+    /// `dryRun=All`, from the query.
+    pub fn dry_run(&self) -> Result<bool, Status> {
+        dry_run(self.query.all("dryRun"))
+    }
+
+    /// Who manages the fields this request writes.
+    pub fn manager(&self) -> Str {
+        match self.query.text("fieldManager") {
+            "" => {
+                let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
+                managed::manager_from_user_agent(agent.unwrap_or_default())
+            }
+            manager => manager.into(),
+        }
+    }
+
+    /// The user as a `UserInfo`.
+    pub fn user_info(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("username", self.user.name.as_str());
+        if !self.user.uid.is_empty() {
+            map.insert("uid", self.user.uid.as_str());
+        }
+        map.insert("groups", self.user.groups.iter().map(|g| Value::from(g.as_str())).collect::<Vec<_>>());
+        Value::Object(map)
+    }
+}
+
+/// Reads the values of a `dryRun` option.
+pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
+    let mut dry = false;
+    for value in values {
+        match value {
+            "All" => dry = true,
+            other => {
+                let mut errors = corten_api::status::ErrorList::new();
+                errors.not_supported("dryRun", &Value::Array(vec![Value::from(other)]), &["All"]);
+                return Err(Status::invalid("meta.k8s.io", "CreateOptions", "", &errors));
+            }
+        }
+    }
+    Ok(dry)
+}

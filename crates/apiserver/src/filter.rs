@@ -1,0 +1,105 @@
+//! Which objects a list or watch is about: namespace, name, labels and fields.
+
+use corten_api::selector::{FieldOperator, FieldSelector, LabelSelector};
+use corten_api::{Status, Str};
+
+use crate::catalog::Served;
+use crate::object::Object;
+
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Empty: all.
+    pub namespace: Str,
+    labels: Option<LabelSelector>,
+    fields: Vec<FieldCondition>,
+}
+
+#[derive(Debug, Clone)]
+struct FieldCondition {
+    field: FieldOf,
+    equal: bool,
+    value: Str,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum FieldOf {
+    Name,
+    Namespace,
+    /// By position in the resource's selectable fields.
+    Selectable(usize),
+}
+
+impl Filter {
+    /// Reads the selectors of a request on a resource.
+    pub fn new(served: &Served, namespace: &Str, labels: &str, fields: &str) -> Result<Filter, Status> {
+        let mut filter = Filter { namespace: namespace.clone(), ..Filter::default() };
+        if !labels.is_empty() {
+            let selector = LabelSelector::parse(labels).map_err(|e| Status::bad_request(e.to_string()))?;
+            filter.labels = Some(selector).filter(|s| !s.is_everything());
+        }
+        if !fields.is_empty() {
+            let selector = FieldSelector::parse(fields).map_err(|e| Status::bad_request(e.to_string()))?;
+            for requirement in selector.requirements() {
+                filter.fields.push(FieldCondition {
+                    field: field_of(served, &requirement.field)?,
+                    equal: requirement.operator == FieldOperator::Equals,
+                    value: requirement.value.clone(),
+                });
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Adds the name a URL is about.
+    pub fn named(mut self, name: &Str) -> Filter {
+        if !name.is_empty() {
+            self.fields.push(FieldCondition { field: FieldOf::Name, equal: true, value: name.clone() });
+        }
+        self
+    }
+
+    /// The one name this can be about, if there is one.
+    pub fn single_name(&self) -> Option<&Str> {
+        self.fields.iter().find(|c| c.equal && matches!(c.field, FieldOf::Name)).map(|c| &c.value)
+    }
+
+    /// Whether anything but the namespace narrows it.
+    pub fn is_selective(&self) -> bool {
+        self.labels.is_some() || !self.fields.is_empty()
+    }
+
+    pub fn matches(&self, object: &Object) -> bool {
+        (self.namespace.is_empty() || object.namespace == self.namespace)
+            && self.fields.iter().all(|condition| condition.holds(object))
+            && self.labels.as_ref().is_none_or(|s| s.matches(|key| object.projection.label(key)))
+    }
+}
+
+impl FieldCondition {
+    fn holds(&self, object: &Object) -> bool {
+        let value = match self.field {
+            FieldOf::Name => &object.name,
+            FieldOf::Namespace => &object.namespace,
+            FieldOf::Selectable(i) => &object.projection.fields[i],
+        };
+        (*value == self.value) == self.equal
+    }
+}
+
+fn field_of(served: &Served, field: &str) -> Result<FieldOf, Status> {
+    match field {
+        "metadata.name" => return Ok(FieldOf::Name),
+        "metadata.namespace" if served.resource.namespaced => return Ok(FieldOf::Namespace),
+        _ => {}
+    }
+    let position = served.rules.selectable.iter().position(|s| s.label == field);
+    position.map(FieldOf::Selectable).ok_or_else(|| Status::bad_request(unsupported(served, field)))
+}
+
+fn unsupported(served: &Served, field: &str) -> String {
+    if served.rules.selectable.is_empty() {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {field}")
+    }
+}

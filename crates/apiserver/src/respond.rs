@@ -1,0 +1,302 @@
+//! Answers: objects, lists and refusals in the format and view the client asked for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use corten_api::{Map, Status, Value, convert, json, meta, protobuf, resources, schema, yaml};
+use corten_registry::{Listing, RowContext};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+
+use crate::body::{ListBody, ResponseBody};
+use crate::catalog::Served;
+use crate::negotiate::{Format, View, Wanted};
+use crate::object::Object;
+
+pub type Answer = Response<ResponseBody>;
+
+/// An answer with a body of some type.
+pub fn bytes(code: u16, content_type: &'static str, body: impl Into<ResponseBody>) -> Answer {
+    let mut answer = Response::new(body.into());
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    answer
+}
+
+/// Plain text, as health endpoints speak.
+pub fn text(code: u16, body: impl Into<String>) -> Answer {
+    bytes(code, "text/plain; charset=utf-8", body.into().into_bytes())
+}
+
+/// A refusal in the client's format.
+pub fn status(status: &Status, wanted: Wanted) -> Answer {
+    let format = Wanted { view: View::Object, ..wanted };
+    let mut answer = tree(status.code, &status.to_value(), format);
+    if status.details.retry_after_seconds > 0 {
+        answer.headers_mut().insert(http::header::RETRY_AFTER, status.details.retry_after_seconds.into());
+    }
+    answer
+}
+
+/// Any object that is not kept, such as a `Status` or a `Scale`: the tree carries kind and apiVersion.
+pub fn tree(code: u16, value: &Value, wanted: Wanted) -> Answer {
+    let body = match wanted.format {
+        Format::Json => json_text(value, wanted.pretty),
+        Format::Yaml => yaml::to_string(value).into_bytes(),
+        Format::Protobuf => match protobuf_text(value) {
+            Some(body) => body,
+            None => return bytes(code, Format::Json.content_type(), json_text(value, false)),
+        },
+    };
+    bytes(code, wanted.format.content_type(), body)
+}
+
+fn json_text(value: &Value, pretty: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    if pretty {
+        json::write_pretty(&mut out, value);
+    } else {
+        json::write(&mut out, value);
+    }
+    out.push(b'\n');
+    out
+}
+
+/// The protobuf envelope of a tree, if its type has a protobuf form.
+pub fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
+    let (api_version, kind) = (meta::api_version(value), meta::kind(value));
+    let (group, version) = resources::split_api_version(api_version);
+    let schema = match kind {
+        "Table" => return None,
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => schema::lookup("meta/v1", kind),
+        _ => resources::schema_of(group, version, kind),
+    }?;
+    let mut raw = Vec::new();
+    protobuf::encode(&schema, value, &mut raw);
+    Some(protobuf::encode_envelope(api_version, kind, &raw))
+}
+
+/// The tree of a kept object in the version it is served in.
+pub fn served_tree(served: &Served, stored: &[u8]) -> Result<Value, Status> {
+    let mut value = json::parse(stored).map_err(Status::internal)?;
+    to_served(served, &mut value)?;
+    Ok(value)
+}
+
+/// Brings a stored object to the version it is served in.
+pub fn to_served(served: &Served, value: &mut Value) -> Result<(), Status> {
+    if served.is_stored_form {
+        return Ok(());
+    }
+    convert::convert(&served.api_version, served.kind(), value).map_err(Status::internal)
+}
+
+/// One kept object.
+pub fn object(code: u16, served: &Served, stored: &Bytes, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
+    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty {
+        return Ok(bytes(code, "application/json", stored.clone()));
+    }
+    let value = served_tree(served, stored)?;
+    object_tree(code, served, value, wanted, query)
+}
+
+/// One object as a tree in its served version.
+pub fn object_tree(code: u16, served: &Served, value: Value, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
+    let shown = match wanted.view {
+        View::Object | View::Discovery(_) => value,
+        View::Metadata => partial(&value),
+        View::Table => table(served, vec![value], Map::new(), query),
+    };
+    Ok(tree(code, &shown, wanted))
+}
+
+/// The metadata view of an object.
+pub fn partial(value: &Value) -> Value {
+    let mut map = Map::new();
+    map.insert("apiVersion", "meta.k8s.io/v1");
+    map.insert("kind", "PartialObjectMetadata");
+    map.insert("metadata", value.get("metadata").cloned().unwrap_or_else(Value::object));
+    Value::Object(map)
+}
+
+/// What a client may ask of a table.
+#[derive(Debug, Clone, Default)]
+pub struct TableQuery {
+    pub include_object: IncludeObject,
+    /// Rows only, as the later events of a watch carry them.
+    pub no_headers: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl TableQuery {
+    pub fn parse(include_object: &str) -> Result<TableQuery, Status> {
+        let include_object = match include_object {
+            "" | "Metadata" => IncludeObject::Metadata,
+            "None" => IncludeObject::None,
+            "Object" => IncludeObject::Object,
+            other => {
+                return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            }
+        };
+        Ok(TableQuery { include_object, no_headers: false })
+    }
+}
+
+/// The table of some objects; `meta` is the list's.
+pub fn table(served: &Served, mut objects: Vec<Value>, list_meta: Map, query: &TableQuery) -> Value {
+    let rules = served.rules;
+    let mut meta = list_meta;
+    if objects.len() == 1 && meta.is_empty() {
+        meta.insert("resourceVersion", meta::resource_version(&objects[0]));
+    }
+    let marked = match rules.listing {
+        Listing::Marked(find) => find(&objects),
+        _ => None,
+    };
+    if let Listing::Sorted(order) = rules.listing {
+        objects.sort_by(order);
+    }
+    let context = RowContext { now: jiff::Timestamp::now(), marked: marked.as_deref() };
+    let rows: Vec<Value> = objects.into_iter().map(|object| row(served, object, &context, query)).collect();
+    let mut map = Map::new();
+    map.insert("apiVersion", "meta.k8s.io/v1");
+    map.insert("kind", "Table");
+    map.insert("metadata", meta);
+    let columns = if query.no_headers { Value::Null } else { columns(served) };
+    map.insert("columnDefinitions", columns);
+    map.insert("rows", rows);
+    Value::Object(map)
+}
+
+fn columns(served: &Served) -> Value {
+    let column = |c: &corten_registry::Column| {
+        let mut map = Map::new();
+        map.insert("name", c.name);
+        map.insert("type", c.kind);
+        map.insert("format", c.format);
+        map.insert("description", c.description);
+        map.insert("priority", c.priority);
+        Value::Object(map)
+    };
+    Value::Array(served.rules.columns.iter().map(column).collect())
+}
+
+fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQuery) -> Value {
+    // Rows are made from the stored form, whatever version is served.
+    let stored = match (&served.cache, served.is_stored_form) {
+        (Some(cache), false) => {
+            let mut stored = object.clone();
+            match convert::convert(&cache.form.api_version, cache.form.kind, &mut stored) {
+                Ok(()) => Some(stored),
+                Err(_) => None,
+            }
+        }
+        _ => None,
+    };
+    let source = stored.as_ref().unwrap_or(&object);
+    let mut map = Map::new();
+    map.insert("cells", (served.rules.row)(source, context));
+    let conditions = (served.rules.row_conditions)(source);
+    if !conditions.is_empty() {
+        map.insert("conditions", conditions);
+    }
+    let shown = match query.include_object {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial(&object),
+        IncludeObject::Object => object,
+    };
+    map.insert("object", shown);
+    Value::Object(map)
+}
+
+/// The metadata of a list.
+#[derive(Debug, Clone, Default)]
+pub struct ListMeta {
+    pub revision: u64,
+    pub continue_token: String,
+    pub remaining: Option<u64>,
+}
+
+impl ListMeta {
+    fn to_map(&self) -> Map {
+        let mut map = Map::new();
+        map.insert("resourceVersion", self.revision.to_string());
+        if !self.continue_token.is_empty() {
+            map.insert("continue", self.continue_token.as_str());
+        }
+        if let Some(remaining) = self.remaining {
+            map.insert("remainingItemCount", remaining as i64);
+        }
+        map
+    }
+}
+
+/// A list of kept objects.
+pub fn list(served: &Served, objects: Vec<Arc<Object>>, list_meta: &ListMeta, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
+    let kind = format!("{}List", served.kind());
+    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty {
+        let mut head = Vec::with_capacity(128);
+        head.extend_from_slice(b"{\"kind\":");
+        json::write_string(&mut head, &kind);
+        head.extend_from_slice(b",\"apiVersion\":");
+        json::write_string(&mut head, &served.api_version);
+        head.extend_from_slice(b",\"metadata\":");
+        json::write(&mut head, &Value::Object(list_meta.to_map()));
+        head.extend_from_slice(b",\"items\":[");
+        return Ok(bytes(200, "application/json", ResponseBody::List(ListBody::new(head, objects))));
+    }
+    if served.is_stored_form && wanted.format == Format::Protobuf && wanted.view == View::Object {
+        return protobuf_list(served, &objects, list_meta, &kind);
+    }
+    let trees = objects.iter().map(|o| served_tree(served, &o.json)).collect::<Result<Vec<_>, _>>()?;
+    let shown = match wanted.view {
+        View::Table => table(served, trees, list_meta.to_map(), query),
+        View::Metadata => list_tree("meta.k8s.io/v1", "PartialObjectMetadataList", list_meta, trees.iter().map(partial).map(bare).collect()),
+        View::Object | View::Discovery(_) => {
+            list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())
+        }
+    };
+    Ok(tree(200, &shown, wanted))
+}
+
+/// Items of a list do not repeat their kind.
+fn bare(mut value: Value) -> Value {
+    if let Some(map) = value.as_object_mut() {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    value
+}
+
+fn list_tree(api_version: &str, kind: &str, list_meta: &ListMeta, items: Vec<Value>) -> Value {
+    let mut map = Map::new();
+    map.insert("apiVersion", api_version);
+    map.insert("kind", kind);
+    map.insert("metadata", list_meta.to_map());
+    map.insert("items", items);
+    Value::Object(map)
+}
+
+/// Items are encoded one at a time: the trees of a whole list would be ten times its text.
+fn protobuf_list(served: &Served, objects: &[Arc<Object>], list_meta: &ListMeta, kind: &str) -> Result<Answer, Status> {
+    let meta_schema = schema::lookup("meta/v1", "ListMeta").ok_or_else(|| Status::internal("no schema for ListMeta"))?;
+    let mut raw = Vec::new();
+    protobuf::write_list_meta(&meta_schema, &Value::Object(list_meta.to_map()), &mut raw);
+    let mut item = Vec::new();
+    for object in objects {
+        item.clear();
+        protobuf::encode(&served.schema, &json::parse(&object.json).map_err(Status::internal)?, &mut item);
+        protobuf::write_list_item(&item, &mut raw);
+    }
+    let body = protobuf::encode_envelope(&served.api_version, kind, &raw);
+    Ok(bytes(200, Format::Protobuf.content_type(), body))
+}

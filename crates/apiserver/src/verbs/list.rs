@@ -1,0 +1,262 @@
+//! `get` and `list`.
+//!
+//! Every combination of resourceVersion, resourceVersionMatch, limit and continue means what upstream's
+//! documentation says. The cache is never behind an acknowledged write, so "most recent" needs no waiting,
+//! and a revision it has not reached does not exist.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use corten_api::status::ErrorList;
+use corten_api::{Map, Status, Value, json};
+
+use crate::cache::{Cache, Snapshot};
+use crate::call::Call;
+use crate::filter::Filter;
+use crate::negotiate;
+use crate::object::Object;
+use crate::respond::{self, Answer, ListMeta};
+
+pub fn get(call: &Call) -> Result<Answer, Status> {
+    let cache = cache(call)?;
+    let revision = resource_version(call.query.text("resourceVersion"))?;
+    not_future(revision, cache)?;
+    let object = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
+    respond::object(200, &call.served, &object.json, call.wanted()?, &call.table_query()?)
+}
+
+pub fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
+    call.served
+        .cache
+        .as_ref()
+        .ok_or_else(|| Status::method_not_supported(call.served.group(), call.served.name(), "list"))
+}
+
+/// A resourceVersion parameter: nothing, or a whole number.
+pub fn resource_version(text: &str) -> Result<u64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        let mut errors = ErrorList::new();
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        errors.invalid("resourceVersion", &Value::from(text), why);
+        Status::invalid("meta.k8s.io", "ListOptions", "", &errors)
+    })
+}
+
+fn not_future(revision: u64, cache: &Cache) -> Result<(), Status> {
+    let current = cache.revision();
+    if revision > current { Err(Status::too_large_resource_version(revision, current)) } else { Ok(()) }
+}
+
+/// How a list is asked for.
+struct Options {
+    limit: usize,
+    from: Position,
+}
+
+/// The state a list shows, and where in it to begin.
+enum Position {
+    /// Whatever is newest.
+    Newest { after: Option<String> },
+    /// Exactly this revision.
+    Exact { revision: u64, after: Option<String> },
+}
+
+pub async fn list(call: &Call) -> Result<Answer, Status> {
+    let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
+    let cache = cache(call)?;
+    let filter = filter(call)?;
+    let options = options(call, cache)?;
+    let snapshot = snapshot(call, cache, &options.from).await?;
+    let revision = snapshot.revision;
+    let (objects, list_meta) = page(cache, snapshot.objects, &filter, options.limit, revision);
+    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?)
+}
+
+/// The objects a list, watch or collection delete is about.
+pub fn filter(call: &Call) -> Result<Filter, Status> {
+    let query = &call.query;
+    let filter = Filter::new(&call.served, &call.at.namespace, query.text("labelSelector"), query.text("fieldSelector"))?;
+    if call.served.resource.namespaced {
+        return Ok(filter.named(&call.at.name));
+    }
+    Ok(Filter { namespace: corten_api::Str::default(), ..filter }.named(&call.at.name))
+}
+
+fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
+    let query = &call.query;
+    let (version, matching, token) =
+        (query.text("resourceVersion"), query.text("resourceVersionMatch"), query.text("continue"));
+    validate(version, matching, token, query.get("sendInitialEvents").is_some())?;
+    let limit = usize::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0);
+    if !token.is_empty() {
+        if !matches!(version, "" | "0") {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        return Ok(Options { limit, from: decode_continue(token, &cache.scope(""))? });
+    }
+    let revision = resource_version(version)?;
+    not_future(revision, cache)?;
+    let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
+    let from = if exact { Position::Exact { revision, after: None } } else { Position::Newest { after: None } };
+    // Upstream's cache answers "any version" whole.
+    Ok(Options { limit: if version == "0" { 0 } else { limit }, from })
+}
+
+fn validate(version: &str, matching: &str, token: &str, initial_events: bool) -> Result<(), Status> {
+    let mut errors = ErrorList::new();
+    if !matching.is_empty() {
+        let field = "resourceVersionMatch";
+        if version.is_empty() {
+            errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if !token.is_empty() {
+            errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.not_supported(field, &Value::from(matching), &["Exact", "NotOlderThan", ""]);
+        }
+        if matching == "Exact" && version == "0" {
+            errors.forbidden(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+    }
+    if initial_events {
+        errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
+}
+
+async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapshot, Status> {
+    let namespace = &call.at.namespace;
+    let (revision, after) = match from {
+        Position::Newest { after } => return Ok(cache.snapshot(namespace, after.as_deref())),
+        Position::Exact { revision, after } => (*revision, after.as_deref()),
+    };
+    not_future(revision, cache)?;
+    if let Some(snapshot) = cache.snapshot_at(namespace, after, revision) {
+        return Ok(snapshot);
+    }
+    cache.snapshot_from_history(namespace, after, revision).await.map_err(|error| match error {
+        corten_store::Error::Compacted { .. } => match after {
+            Some(after) => expired_continue(after, &cache.scope("")),
+            None => Status::expired("The resourceVersion for the provided list is too old."),
+        },
+        error => Status::internal(error),
+    })
+}
+
+/// The matching objects of one page, and what the list says of itself.
+fn page(
+    cache: &Cache,
+    objects: Vec<Arc<Object>>,
+    filter: &Filter,
+    limit: usize,
+    revision: u64,
+) -> (Vec<Arc<Object>>, ListMeta) {
+    let mut list_meta = ListMeta { revision, ..ListMeta::default() };
+    if limit == 0 {
+        let mut objects = objects;
+        if filter.is_selective() {
+            objects.retain(|o| filter.matches(o));
+        }
+        return (objects, list_meta);
+    }
+    let total = objects.len();
+    let mut seen = 0;
+    let mut page = Vec::with_capacity(limit.min(total));
+    let mut more = false;
+    for object in objects {
+        if page.len() == limit && filter.matches(&object) {
+            more = true;
+            break;
+        }
+        if page.len() < limit {
+            seen += 1;
+            if filter.matches(&object) {
+                page.push(object);
+            }
+        }
+    }
+    if more && let Some(last) = page.last() {
+        list_meta.continue_token = encode_continue(&last.key, &cache.scope(""), Some(revision));
+        list_meta.remaining = (!filter.is_selective()).then(|| (total - seen) as u64);
+    }
+    (page, list_meta)
+}
+
+/// A token that goes on after a key, at a revision or (`None`) at whatever is newest then.
+fn encode_continue(key: &str, prefix: &str, revision: Option<u64>) -> String {
+    let mut map = Map::new();
+    map.insert("v", "meta.k8s.io/v1");
+    map.insert("rv", revision.map_or(-1, |r| r as i64));
+    map.insert("start", format!("{}\0", key.strip_prefix(prefix).unwrap_or(key)));
+    URL_SAFE_NO_PAD.encode(json::write_to_string(&Value::Object(map)))
+}
+
+fn decode_continue(token: &str, prefix: &str) -> Result<Position, Status> {
+    let invalid = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+    let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|e| invalid(&e.to_string()))?;
+    let token = json::parse(&text).map_err(|e| invalid(&e.to_string()))?;
+    if token.str_at(&["v"]) != Some("meta.k8s.io/v1") {
+        return Err(invalid("server does not recognize this encoded version"));
+    }
+    let (Some(revision), Some(start)) = (token.int_at(&["rv"]), token.str_at(&["start"])) else {
+        return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+    };
+    if start.is_empty() || start.split('/').any(|part| part == "..") {
+        return Err(invalid("encoded start key is invalid"));
+    }
+    let after = Some(format!("{prefix}{}", start.trim_end_matches('\0')));
+    Ok(match revision {
+        -1 => Position::Newest { after },
+        0 => return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
+        revision => Position::Exact {
+            revision: u64::try_from(revision)
+                .map_err(|_| invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"))?,
+            after,
+        },
+    })
+}
+
+fn expired_continue(after: &str, prefix: &str) -> Status {
+    let mut status = Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+         the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+         Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+         deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    status.continue_token = encode_continue(after, prefix, None);
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn continue_tokens_round_trip() {
+        let token = encode_continue("/registry/pods/a/b", "/registry/pods/", Some(7));
+        match decode_continue(&token, "/registry/pods/").unwrap() {
+            Position::Exact { revision, after } => {
+                assert_eq!((revision, after.as_deref()), (7, Some("/registry/pods/a/b")));
+            }
+            Position::Newest { .. } => panic!("a revision was given"),
+        }
+        for bad in ["", "x", "e30", "!!!"] {
+            assert_eq!(decode_continue(bad, "").err().map(|s| s.code), Some(400), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn option_combinations() {
+        assert!(validate("", "Exact", "", false).is_err());
+        assert!(validate("0", "Exact", "", false).is_err());
+        assert!(validate("5", "Newest", "", false).is_err());
+        assert!(validate("5", "Exact", "token", false).is_err());
+        assert!(validate("5", "NotOlderThan", "", false).is_ok());
+        assert!(validate("", "", "", true).is_err());
+    }
+}
