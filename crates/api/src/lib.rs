@@ -5,9 +5,11 @@
 
 pub mod conform;
 pub mod json;
+pub mod names;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
+pub mod selector;
 pub mod status;
 pub mod time;
 mod value;
