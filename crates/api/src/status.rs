@@ -397,14 +397,13 @@ impl ErrorList {
     }
 
     pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
-        let mut supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-        supported.sort();
+        let supported: Vec<String> = supported.iter().copied().map(quoted).collect();
         let detail = format!("supported values: {}", supported.join(", "));
         self.push(FieldErrorKind::NotSupported, field, Some(shown(bad)), detail);
     }
 
     /// One line for all, each error once: bare when there is one, bracketed when there are more.
-    fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut seen: Vec<String> = Vec::new();
         for error in &self.0 {
             let line = if error.field.is_empty() {
@@ -424,10 +423,32 @@ impl ErrorList {
     }
 }
 
+/// Text as Go's `%q` quotes it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..' ' | '\u{7f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
+            '\u{80}'..='\u{a0}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
 /// A value as Go's `%#v`/`%q` show it in field errors.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => quoted(text),
         other => crate::json::write_to_string(other),
     }
 }

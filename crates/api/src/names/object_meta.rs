@@ -1,0 +1,255 @@
+//! Validation of `metadata`, at creation and on update.
+//!
+//! The tree is assumed to have its type's shape already; a field of another kind counts as absent.
+
+use super::{NameRule, label_value, namespace_name, qualified_name};
+use crate::status::ErrorList;
+use crate::value::{Map, Value};
+
+/// All annotations of an object together, keys and values.
+pub const TOTAL_ANNOTATION_SIZE_LIMIT: usize = 256 * 1024;
+const FIELD_MANAGER_MAX_LENGTH: usize = 128;
+const SUBRESOURCE_MAX_LENGTH: usize = 256;
+const IMMUTABLE: &str = "field is immutable";
+const ORPHAN_DEPENDENTS: &str = "orphan";
+const DELETE_DEPENDENTS: &str = "foregroundDeletion";
+
+/// Validates the metadata of an object to be created, after its name was generated.
+pub fn validate_object_meta(
+    meta: &Value,
+    namespaced: bool,
+    name_rule: NameRule,
+    path: &str,
+    errors: &mut ErrorList,
+) {
+    let generate_name = text(meta, "generateName");
+    if !generate_name.is_empty() {
+        invalid(errors, format!("{path}.generateName"), generate_name, name_rule.check_prefix(generate_name));
+    }
+    match text(meta, "name") {
+        "" => errors.required(format!("{path}.name"), "name or generateName is required"),
+        name => invalid(errors, format!("{path}.name"), name, name_rule.check(name)),
+    }
+    match (namespaced, text(meta, "namespace")) {
+        (true, "") => errors.required(format!("{path}.namespace"), ""),
+        (true, name) => invalid(errors, format!("{path}.namespace"), name, namespace_name(name)),
+        (false, "") => {}
+        (false, _) => errors.forbidden(format!("{path}.namespace"), "not allowed on this type"),
+    }
+    validate_generation(meta, path, errors);
+    validate_labels(meta.get("labels"), &format!("{path}.labels"), errors);
+    validate_annotations(meta.get("annotations"), &format!("{path}.annotations"), errors);
+    validate_owner_references(meta.get("ownerReferences"), &format!("{path}.ownerReferences"), errors);
+    validate_finalizers(meta.get("finalizers"), &format!("{path}.finalizers"), errors);
+    validate_managed_fields(meta.get("managedFields"), &format!("{path}.managedFields"), errors);
+}
+
+/// Validates the metadata of an object against what it was.
+pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str, errors: &mut ErrorList) {
+    if old.get("deletionTimestamp").is_some_and(|at| !at.is_null()) {
+        validate_no_new_finalizers(new, old, path, errors);
+    }
+    if text(new, "resourceVersion").is_empty() {
+        let field = format!("{path}.resourceVersion");
+        errors.invalid(field, &Value::from(""), "must be specified for an update");
+    }
+    validate_generation(new, path, errors);
+    let generation = |meta: &Value| meta.int_at(&["generation"]).unwrap_or(0);
+    if generation(new) < generation(old) {
+        let field = format!("{path}.generation");
+        errors.invalid(field, &Value::Int(generation(new)), "must not be decremented");
+    }
+    for field in ["name", "namespace", "uid"] {
+        if text(new, field) != text(old, field) {
+            errors.invalid(format!("{path}.{field}"), &Value::from(text(new, field)), IMMUTABLE);
+        }
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let of = |meta: &Value| meta.get(field).cloned().unwrap_or_default();
+        if of(new) != of(old) {
+            errors.invalid(format!("{path}.{field}"), &of(new), IMMUTABLE);
+        }
+    }
+    validate_labels(new.get("labels"), &format!("{path}.labels"), errors);
+    validate_annotations(new.get("annotations"), &format!("{path}.annotations"), errors);
+    validate_owner_references(new.get("ownerReferences"), &format!("{path}.ownerReferences"), errors);
+    validate_managed_fields(new.get("managedFields"), &format!("{path}.managedFields"), errors);
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    static EMPTY: Map = Map::new();
+    let map = map.and_then(Value::as_object).unwrap_or(&EMPTY);
+    map.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
+}
+
+fn items(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).unwrap_or_default()
+}
+
+fn invalid(errors: &mut ErrorList, field: String, bad: &str, complaints: Vec<String>) {
+    for complaint in complaints {
+        errors.invalid(field.as_str(), &Value::from(bad), complaint);
+    }
+}
+
+fn validate_generation(meta: &Value, path: &str, errors: &mut ErrorList) {
+    if let Some(generation) = meta.int_at(&["generation"]).filter(|generation| *generation < 0) {
+        let field = format!("{path}.generation");
+        errors.invalid(field, &Value::Int(generation), "must be greater than or equal to 0");
+    }
+}
+
+pub fn validate_labels(labels: Option<&Value>, path: &str, errors: &mut ErrorList) {
+    for (key, value) in entries(labels) {
+        invalid(errors, path.to_owned(), key, qualified_name(key));
+        invalid(errors, path.to_owned(), value, label_value(value));
+    }
+}
+
+pub fn validate_annotations(annotations: Option<&Value>, path: &str, errors: &mut ErrorList) {
+    let mut total = 0;
+    for (key, value) in entries(annotations) {
+        // Upper case is fine in the prefix too.
+        let complaints = if key.bytes().any(|byte| byte.is_ascii_uppercase()) || !key.is_ascii() {
+            qualified_name(&key.to_lowercase())
+        } else {
+            qualified_name(key)
+        };
+        invalid(errors, path.to_owned(), key, complaints);
+        total += key.len() + value.len();
+    }
+    if total > TOTAL_ANNOTATION_SIZE_LIMIT {
+        errors.too_long(path, TOTAL_ANNOTATION_SIZE_LIMIT);
+    }
+}
+
+pub fn validate_owner_references(references: Option<&Value>, path: &str, errors: &mut ErrorList) {
+    let mut controller: Option<String> = None;
+    for (i, reference) in items(references).iter().enumerate() {
+        validate_owner_reference(reference, &format!("{path}[{i}]"), errors);
+        if reference.bool_at(&["controller"]) != Some(true) {
+            continue;
+        }
+        let name = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
+        match &controller {
+            None => controller = Some(name),
+            Some(first) => errors.invalid(
+                path,
+                references.unwrap_or(&Value::Null),
+                format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                ),
+            ),
+        }
+    }
+}
+
+fn validate_owner_reference(reference: &Value, path: &str, errors: &mut ErrorList) {
+    let api_version = text(reference, "apiVersion");
+    let version = match api_version.split_once('/') {
+        None => api_version,
+        Some((_, version)) if version.contains('/') => "",
+        Some((_, version)) => version,
+    };
+    if api_version.is_empty() {
+        errors.required(format!("{path}.apiVersion"), "must not be empty");
+    } else if version.is_empty() {
+        let field = format!("{path}.apiVersion");
+        errors.invalid(field, &Value::from(api_version), "must be <group>/<version> or <version>");
+    }
+    for field in ["kind", "name", "uid"] {
+        if text(reference, field).is_empty() {
+            errors.required(format!("{path}.{field}"), "must not be empty");
+        }
+    }
+    // Events come and go by themselves: they own nothing.
+    if matches!(api_version, "v1" | "/v1") && text(reference, "kind") == "Event" {
+        errors.invalid(path, reference, "/v1, Kind=Event is disallowed from being an owner");
+    }
+}
+
+pub fn validate_finalizer_name(name: &str, path: &str, errors: &mut ErrorList) {
+    invalid(errors, path.to_owned(), name, qualified_name(name));
+}
+
+fn validate_finalizers(finalizers: Option<&Value>, path: &str, errors: &mut ErrorList) {
+    let names = || items(finalizers).iter().filter_map(Value::as_str);
+    names().for_each(|name| validate_finalizer_name(name, path, errors));
+    if names().any(|name| name == ORPHAN_DEPENDENTS) && names().any(|name| name == DELETE_DEPENDENTS) {
+        errors.invalid(
+            path,
+            finalizers.unwrap_or(&Value::Null),
+            format!("finalizer {ORPHAN_DEPENDENTS} and {DELETE_DEPENDENTS} cannot be both set"),
+        );
+    }
+}
+
+fn validate_no_new_finalizers(new: &Value, old: &Value, path: &str, errors: &mut ErrorList) {
+    let before = items(old.get("finalizers"));
+    let mut added: Vec<&str> = items(new.get("finalizers"))
+        .iter()
+        .filter(|name| !before.contains(name))
+        .filter_map(Value::as_str)
+        .collect();
+    added.sort_unstable();
+    added.dedup();
+    if added.is_empty() {
+        return;
+    }
+    let added: Vec<String> = added.into_iter().map(crate::status::quoted).collect();
+    errors.forbidden(
+        format!("{path}.finalizers"),
+        format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            added.join(", ")
+        ),
+    );
+}
+
+pub fn validate_managed_fields(managed: Option<&Value>, path: &str, errors: &mut ErrorList) {
+    for (i, entry) in items(managed).iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        match text(entry, "operation") {
+            "Apply" | "Update" => {}
+            "" => errors.required(format!("{path}.operation"), "must not be empty"),
+            other => {
+                let field = format!("{path}.operation");
+                errors.not_supported(field, &Value::from(other), &["Apply", "Update"]);
+            }
+        }
+        let fields_type = text(entry, "fieldsType");
+        if !matches!(fields_type, "" | "FieldsV1") {
+            let field = format!("{path}.fieldsType");
+            errors.invalid(field, &Value::from(fields_type), "must be `FieldsV1`");
+        }
+        validate_field_manager(text(entry, "manager"), &format!("{path}.manager"), errors);
+        if text(entry, "subresource").len() > SUBRESOURCE_MAX_LENGTH {
+            errors.too_long(format!("{path}.subresource"), SUBRESOURCE_MAX_LENGTH);
+        }
+    }
+}
+
+/// A field manager's name: short enough and printable. Absent counts as fine.
+pub fn validate_field_manager(manager: &str, path: &str, errors: &mut ErrorList) {
+    if manager.len() > FIELD_MANAGER_MAX_LENGTH {
+        errors.too_long(path, FIELD_MANAGER_MAX_LENGTH);
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
+        errors.invalid(path, &Value::from(manager), detail);
+    }
+}
+
+/// Go's `unicode.IsPrint`, but for code points that are not assigned.
+fn is_print(c: char) -> bool {
+    match c {
+        ' ' => true,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
+        '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        c => !c.is_control() && !c.is_whitespace(),
+    }
+}
