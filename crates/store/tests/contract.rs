@@ -287,6 +287,30 @@ async fn history_is_compacted_by_itself() {
 }
 
 #[tokio::test]
+async fn the_log_does_not_grow_without_bound() {
+    let dir = tempdir().unwrap();
+    let options = Options { checkpoint_bytes: 500_000, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    let value = "v".repeat(50_000);
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (store, value) = (store.clone(), value.clone());
+            tokio::spawn(async move {
+                for key in 0..200 {
+                    let key = format!("/{writer}/{key}");
+                    commit(&store, vec![put(&key, &value)]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let log = dir.path().join("store.db-wal").metadata().unwrap().len();
+    assert!(log < 10_000_000, "{log} bytes of log after 40 MB");
+}
+
+#[tokio::test]
 async fn a_lease_takes_its_keys_along() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
