@@ -123,6 +123,9 @@ impl Committer {
         let scrub = self.scrub_target().map(|up_to| Scrub { up_to, rows });
         let written = {
             let _gate = self.shared.gate.lock();
+            if self.shared.housekeeping.log_overdue() && self.engine.checkpoint()? {
+                self.shared.housekeeping.log_folded();
+            }
             self.engine.commit(changes, scrub)?
         };
         if let Some(last) = changes.writes.last() {

@@ -4,6 +4,7 @@
 //! Invariant: it never writes itself; it asks the committer. Only folding the log (a checkpoint)
 //! happens here, so that no commit waits for it. The last part of a checkpoint holds the committer
 //! back for a moment: otherwise, under constant load, the log would never be empty and never restart.
+//! Should this thread not keep up, the committer folds the log itself.
 
 use std::{
     collections::VecDeque,
@@ -21,6 +22,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{Error, Revision, queue::Request, shared::Shared, sqlite};
 
+/// The log may grow to this many times the size at which it is folded.
+const OVERDUE: u64 = 4;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How others get the housekeeper's attention.
@@ -67,6 +70,15 @@ impl Housekeeping {
         if before < self.checkpoint_bytes && before + bytes >= self.checkpoint_bytes {
             self.wake();
         }
+    }
+
+    pub(crate) fn log_folded(&self) {
+        self.log_bytes.store(0, Ordering::Release);
+    }
+
+    /// Whether folding in the background has fallen so far behind that the committer should help.
+    pub(crate) fn log_overdue(&self) -> bool {
+        self.log_bytes.load(Ordering::Acquire) >= self.checkpoint_bytes.saturating_mul(OVERDUE)
     }
 
     pub(crate) fn history_grew(&self) {
@@ -164,8 +176,9 @@ impl Housekeeper {
         let connection = self.connection.insert(connection);
         sqlite::checkpoint(connection)?;
         let _gate = self.shared.gate.lock();
-        sqlite::checkpoint(connection)?;
-        housekeeping.log_bytes.store(0, Ordering::Release);
+        if sqlite::checkpoint(connection)? {
+            housekeeping.log_folded();
+        }
         Ok(None)
     }
 }

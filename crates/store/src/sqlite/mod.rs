@@ -94,10 +94,10 @@ pub(crate) fn open_beside(path: &Path, flags: OpenFlags) -> Result<Connection, E
     Ok(connection)
 }
 
-/// Folds the log into the database as far as readers allow.
-pub(crate) fn checkpoint(connection: &Connection) -> Result<(), Error> {
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    Ok(())
+/// Folds the log into the database as far as readers allow; false if another connection is at it.
+pub(crate) fn checkpoint(connection: &Connection) -> Result<bool, Error> {
+    let busy: bool = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
+    Ok(!busy)
 }
 
 fn create(connection: &Connection) -> Result<(), Error> {

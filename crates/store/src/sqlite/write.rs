@@ -61,6 +61,10 @@ impl Engine {
         Ok(written)
     }
 
+    pub(crate) fn checkpoint(&self) -> Result<bool, Error> {
+        super::checkpoint(&self.connection)
+    }
+
     /// Folds the log into the database and empties it.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

@@ -1,0 +1,385 @@
+//! The store's contract, one promise per test.
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{commit, delete, open, put, put_if, show, show_all, show_events};
+use corten_store::{Error, Event, Expect, NewValue, Observer, Op, Options, Revision, Store, Watch};
+use tempfile::tempdir;
+
+#[tokio::test]
+async fn expectations_decide_a_transaction() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("here", "1")]).await.unwrap();
+    let table = [
+        ("here", Expect::Any, true),
+        ("here", Expect::Present, true),
+        ("here", Expect::Absent, false),
+        ("here", Expect::ModRevision(1), true),
+        ("here", Expect::ModRevision(2), false),
+        ("here", Expect::ModRevision(0), false),
+        ("gone", Expect::Any, true),
+        ("gone", Expect::Present, false),
+        ("gone", Expect::Absent, true),
+        ("gone", Expect::ModRevision(0), true),
+        ("gone", Expect::ModRevision(1), false),
+    ];
+    for (key, expect, holds) in table {
+        let check = Op::Check { key: key.into(), expect };
+        match commit(&store, vec![check]).await {
+            Ok(committed) => {
+                assert!(holds, "{key} {expect:?}");
+                assert_eq!(committed.revisions, [0]);
+                assert_eq!(committed.entries[0].is_some(), key == "here");
+            }
+            Err(Error::Conflict { op: 0, current }) => {
+                assert!(!holds, "{key} {expect:?}");
+                assert_eq!(current.is_some(), key == "here");
+            }
+            Err(error) => panic!("{key} {expect:?}: {error}"),
+        }
+    }
+    assert_eq!(store.revision(), 1);
+}
+
+#[tokio::test]
+async fn a_transaction_is_all_or_nothing_and_numbers_its_writes() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let done = commit(&store, vec![put("a", "1"), put("b", "1")]).await.unwrap();
+    assert_eq!((done.revision, done.revisions), (2, vec![1, 2]));
+    let failed = commit(&store, vec![put("a", "2"), put_if("b", "2", Expect::Absent), delete("a")]).await;
+    assert!(matches!(failed, Err(Error::Invalid(_))), "the same key twice");
+    let failed = commit(&store, vec![put("a", "2"), put_if("b", "2", Expect::Absent)]).await;
+    let Err(Error::Conflict { op: 1, current: Some(current) }) = failed else { panic!() };
+    assert_eq!(show(&current), "b=1@2");
+    let check = Op::Check { key: "c".into(), expect: Expect::Absent };
+    let nothing = Op::Delete { key: "d".into(), expect: Expect::Any };
+    let done = commit(&store, vec![delete("b"), check, put("a", "3"), nothing]).await.unwrap();
+    assert_eq!((done.revision, done.revisions), (4, vec![3, 0, 4, 0]));
+    assert_eq!(done.entries[0].as_deref().map(show).unwrap(), "b=1@2");
+    let a = store.get("a").unwrap();
+    assert_eq!((a.create_revision, a.mod_revision, a.version), (1, 4, 2));
+    assert!(store.get("b").is_none());
+}
+
+#[tokio::test]
+async fn the_revision_is_spliced_into_the_value() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("other", "")]).await.unwrap();
+    for (at, stored) in [(0, "2<>"), (1, "<3>"), (2, "<>4")] {
+        let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(at) };
+        let op = Op::Put { key: "a".into(), expect: Expect::Any, value, lease: None };
+        commit(&store, vec![op]).await.unwrap();
+        assert_eq!(store.get("a").unwrap().value, stored);
+    }
+    let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(3) };
+    let op = Op::Put { key: "a".into(), expect: Expect::Any, value, lease: None };
+    assert!(matches!(commit(&store, vec![op]).await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn ranges_are_ordered_paged_and_stay_within_the_prefix() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    for key in ["/b/2", "/a/9", "/b/1", "/b/3", "/b", "/c/1"] {
+        commit(&store, vec![put(key, "")]).await.unwrap();
+    }
+    let page = |from: &str, limit| {
+        let range = store.range("/b/", from, limit);
+        (range.entries.iter().map(|e| e.key.to_string()).collect::<Vec<_>>(), range.remaining)
+    };
+    assert_eq!(page("", 0), (vec!["/b/1".into(), "/b/2".into(), "/b/3".into()], 0));
+    assert_eq!(page("", 2), (vec!["/b/1".into(), "/b/2".into()], 1));
+    assert_eq!(page("/b/2\0", 2), (vec!["/b/3".into()], 0));
+    assert_eq!(page("/c", 2), (vec![], 0));
+    assert_eq!(store.range("", "", 1).remaining, 5);
+    assert_eq!(store.range("", "", 1).revision, 6);
+}
+
+#[tokio::test]
+async fn the_past_reads_as_it_was() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1"), put("/b", "2"), put("/z", "3")]).await.unwrap();
+    commit(&store, vec![put("/b", "4"), put("/c", "5"), delete("/a")]).await.unwrap();
+    commit(&store, vec![put("/a", "7"), delete("/c")]).await.unwrap();
+    commit(&store, vec![put("x", "9")]).await.unwrap();
+    let table: [(Revision, &[&str]); 10] = [
+        (0, &[]),
+        (1, &["/a=1@1"]),
+        (2, &["/a=1@1", "/b=2@2"]),
+        (3, &["/a=1@1", "/b=2@2", "/z=3@3"]),
+        (4, &["/a=1@1", "/b=4@4", "/z=3@3"]),
+        (5, &["/a=1@1", "/b=4@4", "/c=5@5", "/z=3@3"]),
+        (6, &["/b=4@4", "/c=5@5", "/z=3@3"]),
+        (7, &["/a=7@7", "/b=4@4", "/c=5@5", "/z=3@3"]),
+        (8, &["/a=7@7", "/b=4@4", "/z=3@3"]),
+        (9, &["/a=7@7", "/b=4@4", "/z=3@3"]),
+    ];
+    for (revision, expected) in table {
+        let range = store.range_at("/", "", 0, revision).await.unwrap();
+        assert_eq!(show_all(&range.entries), expected, "at {revision}");
+        assert_eq!(range.revision, revision);
+        let page = store.range_at("/", "/b", 1, revision).await.unwrap();
+        let rest: Vec<_> = expected.iter().filter(|entry| **entry >= "/b").collect();
+        assert_eq!(page.entries.len(), rest.len().min(1), "at {revision}");
+        assert_eq!(page.remaining as usize, rest.len().saturating_sub(1), "at {revision}");
+    }
+    let future = store.range_at("/", "", 0, 10).await;
+    assert!(matches!(future, Err(Error::Future { requested: 10, current: 9 })));
+}
+
+#[tokio::test]
+async fn history_is_replayed_from_any_revision_and_survives_a_restart() {
+    let dir = tempdir().unwrap();
+    let expected = ["1: - -> /a=1@1", "2: /a=1@1 -> /a=2@2", "4: /a=2@2 -> -", "5: - -> /a=3@5"];
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1")]).await.unwrap();
+    commit(&store, vec![put("/a", "2"), put("other", "")]).await.unwrap();
+    commit(&store, vec![delete("/a")]).await.unwrap();
+    commit(&store, vec![put("/a", "3")]).await.unwrap();
+    store.close();
+    let store = open(dir.path());
+    for after in 0..=5 {
+        let missed: Vec<_> =
+            expected.iter().filter(|event| event[..1].parse::<u64>().unwrap() > after).collect();
+        let events = store.events_since("/", after, 5, 100).await.unwrap();
+        assert_eq!(show_events(&events).iter().collect::<Vec<_>>(), missed, "after {after}");
+    }
+    let events = store.events_since("/", 0, 2, 1).await.unwrap();
+    assert_eq!(show_events(&events), expected[..1]);
+    let again = store.get("/a").unwrap();
+    assert_eq!((again.create_revision, again.version), (5, 1));
+}
+
+#[tokio::test]
+async fn a_watch_passes_from_history_to_the_present_without_a_gap() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1"), put("x", ""), put("/b", "2")]).await.unwrap();
+    let mut watch = store.watch("/", 1).unwrap();
+    commit(&store, vec![put("/c", "3"), put("/a", "4")]).await.unwrap();
+    let seen = take(&mut watch, 3).await;
+    assert_eq!(seen, ["3: - -> /b=2@3", "4: - -> /c=3@4", "5: /a=1@1 -> /a=4@5"]);
+    let writer = store.clone();
+    let pending = tokio::spawn(async move { take(&mut watch, 1).await });
+    commit(&writer, vec![delete("/b")]).await.unwrap();
+    assert_eq!(pending.await.unwrap(), ["6: /b=2@3 -> -"]);
+    assert!(matches!(store.watch("/", 7), Err(Error::Future { .. })));
+}
+
+#[tokio::test]
+async fn a_watch_that_fell_behind_catches_up_from_history() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut watch = store.watch("/", 0).unwrap();
+    for round in 0..30 {
+        let ops = (0..100).map(|key| put(&format!("/{key}"), &round.to_string())).collect();
+        commit(&store, ops).await.unwrap();
+    }
+    let mut revision = 0;
+    while revision < 3000 {
+        for event in watch.next().await.unwrap() {
+            revision += 1;
+            assert_eq!(event.revision, revision);
+        }
+    }
+    store.close();
+    assert!(matches!(watch.next().await, Err(Error::Closed)));
+}
+
+async fn take(watch: &mut Watch, count: usize) -> Vec<String> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        seen.extend(show_events(&watch.next().await.unwrap()));
+    }
+    seen
+}
+
+/// Compares what it is told with what a reader sees at that moment.
+struct Checker {
+    store: Store,
+    told: parking_lot::Mutex<Vec<Revision>>,
+}
+
+impl Observer for Checker {
+    fn apply(&self, events: &[Arc<Event>], revision: Revision) {
+        assert_eq!(self.store.revision(), revision);
+        self.told.lock().extend(events.iter().map(|event| event.revision));
+    }
+}
+
+#[tokio::test]
+async fn observers_are_told_before_writers_and_after_readers() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1"), put("x", "1")]).await.unwrap();
+    let checker = Arc::new(Checker { store: store.clone(), told: Default::default() });
+    let (revision, entries) = store.observe("/", Arc::clone(&checker) as Arc<dyn Observer>);
+    assert_eq!((revision, show_all(&entries)), (2, vec!["/a=1@1".to_string()]));
+    for expected in [vec![3], vec![3, 5]] {
+        let done = commit(&store, vec![put("/a", "2"), put("x", "2")]).await.unwrap();
+        assert_eq!(*checker.told.lock(), expected);
+        assert_eq!(*store.progress().borrow(), done.revision);
+    }
+    store.close();
+}
+
+#[tokio::test]
+async fn compaction_ends_history_but_keeps_the_present() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
+    commit(&store, vec![put("/a", "2"), delete("/b")]).await.unwrap();
+    commit(&store, vec![put("/a", "3"), put("/c", "3")]).await.unwrap();
+    store.compact(4).await.unwrap();
+    assert_eq!(store.compacted(), 4);
+    store.compact(2).await.unwrap();
+    assert_eq!(store.compacted(), 4, "never goes back");
+    let future = store.compact(7).await;
+    assert!(matches!(future, Err(Error::Future { requested: 7, current: 6 })));
+    // Closing and opening leaves the removal of rows no excuse to be late or wrong.
+    store.close();
+    let store = open(dir.path());
+    assert_eq!((store.compacted(), store.revision()), (4, 6));
+    let gone = store.range_at("/", "", 0, 3).await;
+    assert!(matches!(gone, Err(Error::Compacted { requested: 3, compacted: 4 })));
+    assert!(matches!(store.watch("/", 3), Err(Error::Compacted { .. })));
+    assert!(matches!(store.events_since("/", 3, 6, 9).await, Err(Error::Compacted { .. })));
+    let range = store.range_at("/", "", 0, 4).await.unwrap();
+    assert_eq!(show_all(&range.entries), ["/a=2@3"]);
+    let events = store.events_since("/", 4, 6, 9).await.unwrap();
+    assert_eq!(show_events(&events), ["5: /a=2@3 -> /a=3@5", "6: - -> /c=3@6"]);
+}
+
+#[tokio::test]
+async fn revisions_are_not_reused_after_everything_is_deleted_and_compacted() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1")]).await.unwrap();
+    commit(&store, vec![delete("/a")]).await.unwrap();
+    store.compact(2).await.unwrap();
+    store.close();
+    let store = open(dir.path());
+    assert_eq!(store.revision(), 2);
+    assert_eq!(commit(&store, vec![put("/a", "1")]).await.unwrap().revision, 3);
+}
+
+#[tokio::test]
+async fn history_is_compacted_by_itself() {
+    let dir = tempdir().unwrap();
+    let options = Options { history: Duration::from_millis(20), ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    for value in 0..10 {
+        commit(&store, vec![put("/a", &value.to_string())]).await.unwrap();
+    }
+    let compacted = async {
+        while store.compacted() < 10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), compacted).await.unwrap();
+    assert!(matches!(store.watch("/", 9), Err(Error::Compacted { .. })));
+}
+
+#[tokio::test]
+async fn the_log_does_not_grow_without_bound() {
+    let dir = tempdir().unwrap();
+    let options = Options { checkpoint_bytes: 500_000, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    let value = "v".repeat(50_000);
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (store, value) = (store.clone(), value.clone());
+            tokio::spawn(async move {
+                for key in 0..200 {
+                    let key = format!("/{writer}/{key}");
+                    commit(&store, vec![put(&key, &value)]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let log = dir.path().join("store.db-wal").metadata().unwrap().len();
+    assert!(log < 10_000_000, "{log} bytes of log after 40 MB");
+}
+
+#[tokio::test]
+async fn a_lease_takes_its_keys_along() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let hour = store.grant(Duration::from_secs(3600)).await.unwrap();
+    let leased = |key: &str, lease| Op::Put {
+        key: key.into(),
+        expect: Expect::Any,
+        value: NewValue::default(),
+        lease,
+    };
+    commit(&store, vec![leased("/a", Some(hour)), leased("/b", Some(hour))]).await.unwrap();
+    commit(&store, vec![leased("/b", None), put("/c", "")]).await.unwrap();
+    store.keep_alive(hour).await.unwrap();
+    store.close();
+
+    let store = open(dir.path());
+    assert_eq!(store.get("/a").unwrap().lease, Some(hour));
+    store.revoke(hour).await.unwrap();
+    assert!(store.get("/a").is_none(), "attached");
+    assert!(store.get("/b").is_some(), "detached by a later put");
+    assert!(matches!(store.revoke(hour).await, Err(Error::UnknownLease)));
+    assert!(matches!(store.keep_alive(hour).await, Err(Error::UnknownLease)));
+    let late = commit(&store, vec![leased("/a", Some(hour))]).await;
+    assert!(matches!(late, Err(Error::UnknownLease)));
+    store.close();
+
+    let store = open(dir.path());
+    assert_ne!(store.grant(Duration::from_secs(1)).await.unwrap(), hour, "not reused");
+}
+
+#[tokio::test]
+async fn a_lease_expires_as_an_ordinary_commit_also_across_a_restart() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut watch = store.watch("/", 0).unwrap();
+    let expiring = |key: &str, lease| Op::Put {
+        key: key.into(),
+        expect: Expect::Any,
+        value: NewValue::default(),
+        lease: Some(lease),
+    };
+    let lease = store.grant(Duration::from_millis(400)).await.unwrap();
+    commit(&store, vec![expiring("/a", lease)]).await.unwrap();
+    assert_eq!(take(&mut watch, 2).await, ["1: - -> /a=@1", "2: /a=@1 -> -"]);
+
+    let lease = store.grant(Duration::from_millis(400)).await.unwrap();
+    let committed = commit(&store, vec![expiring("/b", lease)]).await.unwrap();
+    store.close();
+    let store = open(dir.path());
+    let mut watch = store.watch("/", committed.revision).unwrap();
+    assert_eq!(take(&mut watch, 1).await, ["4: /b=@3 -> -"]);
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_who_is_in_the_way() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let Err(error) = Store::open(dir.path(), Options::default()) else { panic!("opened twice") };
+    assert!(matches!(&error, Error::Locked { path } if *path == dir.path().join("lock")));
+    assert!(error.to_string().contains("in use by another process"), "{error}");
+    let clone = store.clone();
+    store.close();
+    assert!(matches!(commit(&clone, vec![put("/a", "")]).await, Err(Error::Closed)));
+    open(dir.path());
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_closes() {
+    let dir = tempdir().unwrap();
+    commit(&open(dir.path()), vec![put("/a", "1")]).await.unwrap();
+    assert_eq!(show(&open(dir.path()).get("/a").unwrap()), "/a=1@1");
+}

@@ -1,0 +1,157 @@
+//! Random histories on the store and on a model that keeps everything; both must agree on the
+//! present, on every uncompacted revision of the past, and on what happened in between.
+
+mod common;
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use common::{Chance, commit, open, show_all, show_events};
+use corten_store::{Error, Expect, NewValue, Op, Revision, Store};
+
+const SEED: &str = "CORTEN_STORE_MODEL_SEED";
+const STEPS: usize = 400;
+
+/// key -> (value, mod_revision)
+type Contents = BTreeMap<String, (String, Revision)>;
+
+#[derive(Default)]
+struct Model {
+    /// The state after each revision; index 0 is the empty store.
+    states: Vec<Contents>,
+    events: Vec<String>,
+    compacted: Revision,
+}
+
+impl Model {
+    fn revision(&self) -> Revision {
+        self.states.len() as Revision - 1
+    }
+
+    fn present(&self) -> &Contents {
+        self.states.last().expect("a first state")
+    }
+
+    fn holds(&self, key: &str, expect: Expect) -> bool {
+        let current = self.present().get(key);
+        match expect {
+            Expect::Any => true,
+            Expect::Absent => current.is_none(),
+            Expect::Present => current.is_some(),
+            Expect::ModRevision(revision) => current.map_or(0, |(_, at)| *at) == revision,
+        }
+    }
+
+    /// Applies the operations, or says which one conflicts.
+    fn apply(&mut self, ops: &[(String, Expect, Option<String>)]) -> Result<(), usize> {
+        for (index, (key, expect, _)) in ops.iter().enumerate() {
+            if !self.holds(key, *expect) {
+                return Err(index);
+            }
+        }
+        for (key, _, value) in ops {
+            let revision = self.revision() + 1;
+            let mut next = self.present().clone();
+            let shown = |key: &str, (value, at): &(String, Revision)| format!("{key}={value}@{at}");
+            let before = next.get(key).map_or("-".into(), |entry| shown(key, entry));
+            match value {
+                Some(value) => {
+                    next.insert(key.clone(), (value.clone(), revision));
+                }
+                None if next.remove(key).is_none() => continue,
+                None => {}
+            }
+            let after = next.get(key).map_or("-".into(), |entry| shown(key, entry));
+            self.events.push(format!("{revision}: {before} -> {after}"));
+            self.states.push(next);
+        }
+        Ok(())
+    }
+
+    fn shown(&self, revision: Revision, prefix: &str) -> Vec<String> {
+        let state = &self.states[revision as usize];
+        let under = state.iter().filter(|(key, _)| key.starts_with(prefix));
+        under.map(|(key, (value, at))| format!("{key}={value}@{at}")).collect()
+    }
+}
+
+#[tokio::test]
+async fn random_histories_agree_with_a_model() {
+    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse::<u64>().ok());
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    let seed = given.unwrap_or_else(|| now() as u64);
+    println!("model test with {SEED}={seed}");
+    let mut chance = Chance::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let mut model = Model { states: vec![Contents::new()], ..Model::default() };
+    for step in 0..STEPS {
+        match chance.below(40) {
+            0 => {
+                store.close();
+                store = open(dir.path());
+            }
+            1 => {
+                let revision = chance.below(model.revision() + 1);
+                store.compact(revision).await.unwrap();
+                model.compacted = model.compacted.max(revision);
+            }
+            2..6 => check_past(&store, &model, &mut chance).await,
+            _ => write(&store, &mut model, &mut chance, step).await,
+        }
+        let range = store.range("", "", 0);
+        assert_eq!(show_all(&range.entries), model.shown(model.revision(), ""));
+        assert_eq!((store.revision(), store.compacted()), (model.revision(), model.compacted));
+    }
+}
+
+async fn write(store: &Store, model: &mut Model, chance: &mut Chance, step: usize) {
+    let mut ops = Vec::new();
+    for key in 0..12 {
+        if chance.below(6) != 0 {
+            continue;
+        }
+        let key = format!("/{}/{key}", key % 3);
+        let revision = chance.below(model.revision() + 1);
+        let current = model.present().get(&key).map_or(0, |(_, revision)| *revision);
+        let expects = [
+            Expect::Any,
+            Expect::Any,
+            Expect::ModRevision(current),
+            Expect::ModRevision(current),
+            Expect::Present,
+            Expect::Absent,
+            Expect::ModRevision(revision),
+        ];
+        let expect = expects[chance.below(7) as usize];
+        let value = (chance.below(3) != 0).then(|| format!("{step}"));
+        ops.push((key, expect, value));
+    }
+    let txn = ops.iter().cloned().map(|(key, expect, value)| match value {
+        Some(value) => {
+            let value = NewValue::from(value.into_bytes());
+            Op::Put { key: key.into(), expect, value, lease: None }
+        }
+        None => Op::Delete { key: key.into(), expect },
+    });
+    match (commit(store, txn.collect()).await, model.apply(&ops)) {
+        (Ok(done), Ok(())) => assert_eq!(done.revision, model.revision()),
+        (Err(Error::Conflict { op, .. }), Err(expected)) => assert_eq!(op, expected),
+        (got, expected) => panic!("{got:?} but the model says {expected:?}"),
+    }
+}
+
+async fn check_past(store: &Store, model: &Model, chance: &mut Chance) {
+    let revision = chance.below(model.revision() + 1);
+    let prefix = ["", "/1/", "/2"][chance.below(3) as usize];
+    let range = store.range_at(prefix, "", 0, revision).await;
+    let events = store.events_since(prefix, revision, Revision::MAX, usize::MAX).await;
+    if revision < model.compacted {
+        assert!(matches!(range, Err(Error::Compacted { .. })));
+        assert!(matches!(events, Err(Error::Compacted { .. })));
+        return;
+    }
+    assert_eq!(show_all(&range.unwrap().entries), model.shown(revision, prefix));
+    let under = format!(" {prefix}");
+    let expected = model.events[revision as usize..].iter().filter(|event| event.contains(&under));
+    assert_eq!(show_events(&events.unwrap()), expected.cloned().collect::<Vec<_>>());
+}
