@@ -1,0 +1,285 @@
+//! `delete` and `deletecollection`.
+//!
+//! An object goes at once unless something holds it: a grace period (pods), finalizers, or a propagation
+//! policy that the garbage collector must carry out first. Held objects get their deletion time and are
+//! removed by the update that lets the last hold go.
+
+use corten_api::conform::{Extent, conform};
+use corten_api::status::{self, Details, ErrorList};
+use corten_api::{Status, Value, json, meta, protobuf, schema, time, yaml};
+use corten_registry::{GarbageCollection, Grace};
+use corten_store::{Error as StoreError, Expect};
+
+use super::{list, write};
+use crate::admission;
+use crate::call::{self, Call};
+use crate::negotiate::{self, Format};
+use crate::object::Object;
+use crate::request::Query;
+use crate::respond::{self, Answer, ListMeta};
+
+const RACE_RETRIES: usize = 16;
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What a client says about a deletion.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeleteOptions {
+    grace: Option<i64>,
+    propagation: Option<String>,
+    orphan_dependents: Option<bool>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From the body if there is one, else from the query.
+    pub fn read(call: &Call) -> Result<DeleteOptions, Status> {
+        let options = if call.body.is_empty() { Self::from_query(&call.query)? } else { Self::from_body(call)? };
+        options.validate()?;
+        Ok(options)
+    }
+
+    fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+        Ok(DeleteOptions {
+            grace: query.int("gracePeriodSeconds")?,
+            propagation: query.get("propagationPolicy").map(str::to_owned),
+            orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
+            dry_run: call::dry_run(query.all("dryRun"))?,
+            ..DeleteOptions::default()
+        })
+    }
+
+    fn from_body(call: &Call) -> Result<DeleteOptions, Status> {
+        let schema = schema::lookup("meta/v1", "DeleteOptions").ok_or_else(|| Status::internal("no DeleteOptions"))?;
+        let unreadable = |e: &dyn std::fmt::Display| Status::bad_request(e.to_string());
+        let mut tree = match negotiate::body_format(&call.headers)? {
+            Format::Json => json::parse(&call.body).map_err(|e| unreadable(&e))?,
+            Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| unreadable(&e))?,
+            Format::Protobuf => {
+                let envelope = protobuf::decode_envelope(&call.body).map_err(|e| unreadable(&e))?;
+                protobuf::decode(&schema, envelope.raw).map_err(|e| unreadable(&e))?
+            }
+        };
+        let kind = meta::kind(&tree).to_owned();
+        if !matches!(kind.as_str(), "" | "DeleteOptions") {
+            return Err(Status::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
+            )));
+        }
+        conform(&mut tree, &schema, Extent::Whole, &mut Vec::new()).map_err(|e| unreadable(&e))?;
+        let text = |path: &[&str]| tree.str_at(path).map(str::to_owned);
+        Ok(DeleteOptions {
+            grace: tree.int_at(&["gracePeriodSeconds"]),
+            propagation: text(&["propagationPolicy"]),
+            orphan_dependents: tree.bool_at(&["orphanDependents"]),
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+            dry_run: call::dry_run(tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str))? || call.dry_run()?,
+        })
+    }
+
+    fn validate(&self) -> Result<(), Status> {
+        let mut errors = ErrorList::new();
+        if self.orphan_dependents.is_some() && self.propagation.is_some() {
+            errors.invalid("propagationPolicy", &Value::from(self.propagation.as_deref().unwrap_or_default()), "orphanDependents and deletionPropagation cannot be both set");
+        }
+        if let Some(policy) = &self.propagation
+            && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
+        {
+            errors.not_supported("propagationPolicy", &Value::from(policy.as_str()), &["Foreground", "Background", "Orphan", "nil"]);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors)) }
+    }
+
+    /// Whether the object is the one that was meant.
+    fn check(&self, call: &Call, object: &Value) -> Result<(), Status> {
+        let refuse = |why: String| Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why));
+        match &self.uid {
+            Some(uid) if uid != meta::uid(object) => {
+                return refuse(format!(
+                    "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                    meta::uid(object)
+                ));
+            }
+            _ => {}
+        }
+        match &self.resource_version {
+            Some(version) if version != meta::resource_version(object) => refuse(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+                meta::resource_version(object)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is to be done about one object.
+#[derive(Debug, PartialEq)]
+enum Fate {
+    /// It goes now. Graceful ones get their deletion time first, so that watchers see it.
+    Remove,
+    /// It is marked and stays until its holds are gone.
+    Hold(Value),
+    /// It is marked already; nothing changes.
+    Pending,
+}
+
+/// Decides what becomes of an object. Pure.
+fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
+    let rules = call.served.rules;
+    let mut new = object.clone();
+    let finalizers = wanted_finalizers(object, options, rules.garbage_collection);
+    let already = meta::is_deleting(object);
+    let pending_grace = object.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+    let mut grace = 0;
+    if let Some(seconds) = rules.grace.seconds(object, options.grace.map(|g| if g < 0 { 1 } else { g })) {
+        grace = seconds;
+        if already && pending_grace > 0 {
+            // A running grace period can only be shortened.
+            let Some(asked) = options.grace else { return Fate::Pending };
+            if asked >= pending_grace {
+                return Fate::Pending;
+            }
+            grace = asked;
+        }
+    }
+    let held_by_spec = call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty();
+    if grace == 0 && finalizers.is_empty() && !held_by_spec {
+        return Fate::Remove;
+    }
+    mark(&mut new, &finalizers, call, grace, pending_grace);
+    if held_by_spec && !already {
+        new.set(&["status", "phase"], "Terminating");
+    }
+    if new == *object { Fate::Pending } else { Fate::Hold(new) }
+}
+
+/// Sets the deletion time, grace period and finalizers.
+fn mark(new: &mut Value, finalizers: &[Value], call: &Call, grace: i64, pending_grace: i64) {
+    let already = meta::is_deleting(new);
+    let generation = meta::generation(new);
+    let metadata = meta::of(new);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers", finalizers.to_vec());
+    }
+    if already && pending_grace == grace {
+        return;
+    }
+    let at = call.now.saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(call.now);
+    if !already || call.served.rules.grace == Grace::Pod {
+        metadata.insert("deletionTimestamp", time::format(at));
+        metadata.insert("deletionGracePeriodSeconds", grace);
+    }
+    if !already && generation > 0 {
+        metadata.insert("generation", generation + 1);
+    }
+}
+
+/// The finalizers an object has once the propagation policy is among them.
+fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCollection) -> Vec<Value> {
+    let has = |name: &str| meta::finalizers(object).any(|f| f == name);
+    let policy = match (options.orphan_dependents, options.propagation.as_deref()) {
+        _ if default == GarbageCollection::Unsupported => None,
+        (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
+        (Some(false), _) | (None, Some("Background")) => None,
+        (None, Some("Foreground")) => Some(FOREGROUND),
+        _ if has(ORPHAN) => Some(ORPHAN),
+        _ if has(FOREGROUND) => Some(FOREGROUND),
+        _ if default == GarbageCollection::Orphan => Some(ORPHAN),
+        _ => None,
+    };
+    let kept = meta::finalizers(object).filter(|f| !matches!(*f, ORPHAN | FOREGROUND));
+    kept.chain(policy).map(Value::from).collect()
+}
+
+pub async fn delete(call: &mut Call) -> Result<Answer, Status> {
+    let options = DeleteOptions::read(call)?;
+    let wanted = call.wanted()?;
+    admission::delete(call)?;
+    let cache = list::cache(call)?.clone();
+    for _ in 0..RACE_RETRIES {
+        let current = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
+        let Some(outcome) = delete_object(call, &cache, &current, &options).await? else { continue };
+        return match outcome {
+            Outcome::Kept(text) => respond::object(200, &call.served, &text, wanted, &call.table_query()?),
+            Outcome::Removed(text) if call.served.rules.delete_returns_object => {
+                respond::object(200, &call.served, &text, wanted, &call.table_query()?)
+            }
+            Outcome::Removed(_) => {
+                let details = Details {
+                    group: call.served.group().to_owned(),
+                    kind: call.served.name().to_owned(),
+                    name: call.at.name.to_string(),
+                    uid: meta::uid(&current.tree()).to_owned(),
+                    ..Details::default()
+                };
+                Ok(respond::tree(200, &status::success(Some(details)), wanted))
+            }
+        };
+    }
+    Err(call.stale())
+}
+
+enum Outcome {
+    Kept(bytes::Bytes),
+    Removed(bytes::Bytes),
+}
+
+/// Deletes one object as it was read; `None` if it has changed since.
+async fn delete_object(
+    call: &mut Call,
+    cache: &crate::cache::Cache,
+    current: &Object,
+    options: &DeleteOptions,
+) -> Result<Option<Outcome>, Status> {
+    let object = current.tree();
+    options.check(call, &object)?;
+    match fate(call, &object, options) {
+        Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
+        Fate::Remove if options.dry_run => Ok(Some(Outcome::Removed(current.json.clone()))),
+        Fate::Hold(_) if options.dry_run => Ok(Some(Outcome::Kept(current.json.clone()))),
+        Fate::Remove => match write::remove(call, current).await {
+            Ok(()) => Ok(Some(Outcome::Removed(current.json.clone()))),
+            Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
+            Err(StoreError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(write::store_failure(error)),
+        },
+        Fate::Hold(marked) => {
+            let expect = Expect::ModRevision(current.revision);
+            match write::put(call, cache, current.key.clone(), expect, &marked).await {
+                Ok(entry) => Ok(Some(Outcome::Kept(entry.value.clone()))),
+                Err(StoreError::Conflict { .. }) => Ok(None),
+                Err(error) => Err(write::store_failure(error)),
+            }
+        }
+    }
+}
+
+/// Deletes everything a list with the same parameters would show.
+pub async fn delete_collection(call: &mut Call) -> Result<Answer, Status> {
+    let options = DeleteOptions::read(call)?;
+    let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
+    let cache = list::cache(call)?.clone();
+    let filter = list::filter(call)?;
+    let snapshot = cache.snapshot(&filter.namespace, None);
+    let targets: Vec<_> = snapshot.objects.into_iter().filter(|o| filter.matches(o)).collect();
+    for target in &targets {
+        call.at.name = target.name.clone();
+        call.at.namespace = target.namespace.clone();
+        let mut current = Some(target.clone());
+        while let Some(object) = current {
+            match delete_object(call, &cache, &object, &options).await {
+                Ok(Some(_)) => break,
+                Ok(None) => current = cache.get(&target.namespace, &target.name),
+                Err(gone) if gone.code == 404 => break,
+                Err(status) => return Err(status),
+            }
+        }
+    }
+    let list_meta = ListMeta { revision: cache.revision(), ..ListMeta::default() };
+    respond::list(&call.served, targets, &list_meta, wanted, &call.table_query()?)
+}

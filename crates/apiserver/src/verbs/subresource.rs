@@ -1,0 +1,303 @@
+//! Subresources: `status` and its like are the object through another door; `scale`, `binding`,
+//! `eviction` and `token` are objects of their own.
+
+use corten_api::resources::{self, Subresource};
+use corten_api::{Map, Status, Value, json, meta, patch, status, time};
+use corten_store::{Error as StoreError, Expect};
+
+use super::{delete, list, write};
+use crate::call::Call;
+use crate::decode::{self, Expected, FieldValidation};
+use crate::negotiate;
+use crate::object::Object;
+use crate::respond::{self, Answer};
+
+const RACE_RETRIES: usize = 16;
+
+/// A verb on a subresource that is not simply the object itself.
+pub async fn call(call: &mut Call, verb: &str, subresource: &'static Subresource) -> Result<Answer, Status> {
+    let whole = subresource.group_version.is_none() && subresource.kind == call.served.kind();
+    match (subresource.name, verb) {
+        (_, "get") if whole && subresource.name != "log" => list::get(call),
+        (name, "update") if whole => write::update(call, name).await,
+        (name, "patch") if whole => write::patch(call, name).await,
+        ("scale", "get") => get_scale(call),
+        ("scale", "update" | "patch") => change_scale(call, verb).await,
+        ("binding", "create") => bind(call).await,
+        ("eviction", "create") => evict(call).await,
+        _ => Err(Status::unavailable(format!(
+            "{}/{} needs a part of the cluster that is not running here",
+            call.served.name(),
+            subresource.name
+        ))),
+    }
+}
+
+fn current(call: &Call) -> Result<std::sync::Arc<Object>, Status> {
+    list::cache(call)?.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())
+}
+
+fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
+    let rules = call.served.rules.scale.ok_or_else(Status::unknown_path)?;
+    let mut metadata = Map::new();
+    for kept in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.at(&["metadata", kept]) {
+            metadata.insert(kept, value.clone());
+        }
+    }
+    let mut scale = Value::object();
+    scale.set(&["kind"], "Scale");
+    scale.set(&["apiVersion"], "autoscaling/v1");
+    scale.set(&["metadata"], metadata);
+    scale.set(&["spec"], Map::new());
+    let replicas = object.int_at(rules.spec_replicas).unwrap_or(1);
+    if replicas != 0 {
+        scale.set(&["spec", "replicas"], replicas);
+    }
+    scale.set(&["status", "replicas"], object.int_at(rules.status_replicas).unwrap_or(0));
+    let selector = (rules.selector)(object);
+    if !selector.is_empty() {
+        scale.set(&["status", "selector"], selector);
+    }
+    Ok(scale)
+}
+
+fn get_scale(call: &Call) -> Result<Answer, Status> {
+    let scale = scale_of(call, &current(call)?.tree())?;
+    Ok(respond::tree(200, &scale, call.wanted()?))
+}
+
+async fn change_scale(call: &mut Call, verb: &str) -> Result<Answer, Status> {
+    let schema = resources::schema_of("autoscaling", "v1", "Scale").ok_or_else(|| Status::internal("no Scale"))?;
+    let expected = Expected { schema: &schema, kind: "Scale", api_version: "autoscaling/v1" };
+    let (validation, dry_run) = (FieldValidation::parse(&call.query)?, call.dry_run()?);
+    for _ in 0..RACE_RETRIES {
+        let object = current(call)?;
+        let tree = object.tree();
+        let mut scale = match verb {
+            "update" => {
+                let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
+                call.warnings = decoded.warnings;
+                decoded.object
+            }
+            _ => patched_scale(call, &tree, expected)?,
+        };
+        let asked = meta::resource_version(&scale).to_owned();
+        if !asked.is_empty() && asked != object.revision.to_string() {
+            return Err(call.stale());
+        }
+        let rules = call.served.rules.scale.ok_or_else(Status::unknown_path)?;
+        let replicas = scale.remove(&["spec", "replicas"]).and_then(|v| v.as_int()).unwrap_or(0);
+        if replicas < 0 {
+            let mut errors = status::ErrorList::new();
+            errors.invalid("spec.replicas", &Value::Int(replicas), "must be greater than or equal to 0");
+            return Err(Status::invalid("autoscaling", "Scale", &call.at.name, &errors));
+        }
+        let mut new = tree.clone();
+        new.set(rules.spec_replicas, replicas);
+        let cache = list::cache(call)?.clone();
+        // The scale is the object's spec: it goes through the object's own door.
+        if let Some(text) = write::replace_owned(call, "scale", &cache, &object, new, dry_run).await? {
+            let scale = scale_of(call, &json::parse(&text).map_err(Status::internal)?)?;
+            return Ok(respond::tree(200, &scale, call.wanted()?));
+        }
+        if verb == "update" && !asked.is_empty() {
+            break;
+        }
+    }
+    Err(call.stale())
+}
+
+fn patched_scale(call: &Call, object: &Value, expected: Expected<'_>) -> Result<Value, Status> {
+    let mut scale = scale_of(call, object)?;
+    let body = json::parse(&call.body).map_err(|e| Status::bad_request(e.to_string()))?;
+    match negotiate::content_type(&call.headers) {
+        "application/json-patch+json" => patch::json::apply(&mut scale, &body).map_err(|e| e.status())?,
+        "application/merge-patch+json" => patch::merge(&mut scale, &body),
+        "application/strategic-merge-patch+json" => {
+            patch::strategic::apply(&mut scale, &body, expected.schema).map_err(|e| e.status())?;
+        }
+        "application/apply-patch+yaml" => patch::merge(&mut scale, &body),
+        _ => {
+            return Err(Status::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+                "application/apply-patch+yaml",
+            ]));
+        }
+    }
+    decode::conform_whole(&mut scale, expected, &mut Vec::new())?;
+    Ok(scale)
+}
+
+fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
+    let schema = resources::schema_of(group, version, kind).ok_or_else(|| Status::internal(format!("no {kind}")))?;
+    let api_version = resources::api_version(group, version);
+    let expected = Expected { schema: &schema, kind, api_version: &api_version };
+    let decoded = decode::object(&call.headers, &call.body, expected, FieldValidation::parse(&call.query)?)?;
+    call.warnings.extend(decoded.warnings);
+    Ok(decoded.object)
+}
+
+/// Assigns a pod to a node, once.
+pub async fn bind(call: &mut Call) -> Result<Answer, Status> {
+    let binding = decode_as(call, "", "v1", "Binding")?;
+    let (wanted, dry_run) = (call.wanted()?, call.dry_run()?);
+    let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
+    let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
+    let mut errors = status::ErrorList::new();
+    if !matches!(kind, "" | "Node") {
+        errors.not_supported("target.kind", &Value::from(kind), &["Node", "<empty>"]);
+    }
+    if node.is_empty() {
+        errors.required("target.name", "");
+    }
+    if !errors.is_empty() {
+        return Err(Status::invalid("", "Binding", &call.at.name, &errors));
+    }
+    for _ in 0..RACE_RETRIES {
+        let object = current(call)?;
+        let mut pod = object.tree();
+        check_bindable(call, &pod, &binding, &node)?;
+        pod.set(&["spec", "nodeName"], node.as_str());
+        if let Some(annotations) = binding.at(&["metadata", "annotations"]) {
+            let mut merged = pod.at(&["metadata", "annotations"]).cloned().unwrap_or_else(Value::object);
+            patch::merge(&mut merged, annotations);
+            pod.set(&["metadata", "annotations"], merged);
+        }
+        set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
+        let cache = list::cache(call)?.clone();
+        if dry_run || write::replace_owned(call, "binding", &cache, &object, pod, false).await?.is_some() {
+            return Ok(respond::tree(201, &status::success(None), wanted));
+        }
+    }
+    Err(call.stale())
+}
+
+fn check_bindable(call: &Call, pod: &Value, binding: &Value, node: &str) -> Result<(), Status> {
+    let refuse = |why: String| Err(Status::conflict("", "pods/binding", &call.at.name, why));
+    let uid = meta::uid(binding);
+    if !uid.is_empty() && uid != meta::uid(pod) {
+        return refuse(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(pod)));
+    }
+    if meta::is_deleting(pod) {
+        return refuse(format!("pod {} is being deleted, cannot be assigned to a host", meta::name(pod)));
+    }
+    match pod.str_at(&["spec", "nodeName"]) {
+        Some(assigned) if !assigned.is_empty() => {
+            refuse(format!("pod {} is already assigned to node {assigned:?}", meta::name(pod)))
+        }
+        _ if !pod.items_at(&["spec", "schedulingGates"]).is_empty() => {
+            refuse(format!("pod {} has non-empty .spec.schedulingGates", meta::name(pod)))
+        }
+        _ => {
+            debug_assert!(!node.is_empty(), "validated before");
+            Ok(())
+        }
+    }
+}
+
+/// Sets a condition of a pod, keeping its time if nothing changes.
+fn set_condition(pod: &mut Value, kind: &str, value: &str, now: &str) {
+    let status = pod.make_object().entry("status").make_object();
+    let conditions = status.entry("conditions").make_array();
+    let fresh = || {
+        let mut condition = Value::object();
+        condition.set(&["type"], kind);
+        condition.set(&["status"], value);
+        condition.set(&["lastProbeTime"], Value::Null);
+        condition.set(&["lastTransitionTime"], now);
+        condition
+    };
+    match conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some(kind)) {
+        Some(existing) if existing.str_at(&["status"]) == Some(value) => {}
+        Some(existing) => *existing = fresh(),
+        None => conditions.push(fresh()),
+    }
+}
+
+/// Deletes a pod if its disruption budgets allow it, taking from them.
+async fn evict(call: &mut Call) -> Result<Answer, Status> {
+    let eviction = decode_as(call, "policy", "v1", "Eviction")?;
+    let wanted = call.wanted()?;
+    let name = meta::name(&eviction);
+    if !name.is_empty() && name != call.at.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let pod = current(call)?.tree();
+    let finished = matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
+    let pending = pod.str_at(&["status", "phase"]) == Some("Pending");
+    if !(finished || pending || meta::is_deleting(&pod)) {
+        take_from_budget(call, &pod).await?;
+    }
+    call.body = match eviction.get("deleteOptions") {
+        Some(options) => json::write_to_string(options).into(),
+        None => bytes::Bytes::new(),
+    };
+    call.headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    delete::delete(call).await?;
+    Ok(respond::tree(201, &status::success(None), wanted))
+}
+
+/// Counts a disruption against the pod's budget.
+async fn take_from_budget(call: &Call, pod: &Value) -> Result<(), Status> {
+    let Some(cache) = call.backend.catalog.cache("policy", "poddisruptionbudgets").cloned() else { return Ok(()) };
+    for _ in 0..RACE_RETRIES {
+        let matching: Vec<_> = cache
+            .snapshot(&call.at.namespace, None)
+            .objects
+            .into_iter()
+            .map(|o| (o.tree(), o))
+            .filter(|(pdb, _)| selects(pdb, pod))
+            .collect();
+        let Some((budget, object)) = matching.first() else { return Ok(()) };
+        if matching.len() > 1 {
+            return Err(Status::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+        }
+        let updated = disrupt(budget, pod, &time::format(call.now))?;
+        let expect = Expect::ModRevision(object.revision);
+        match write::put(call, &cache, object.key.clone(), expect, &updated).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(write::store_failure(error)),
+        }
+    }
+    Err(budget_refusal(pod, "couldn't update PodDisruptionBudget due to conflicts", None))
+}
+
+fn selects(budget: &Value, pod: &Value) -> bool {
+    corten_api::selector::LabelSelector::from_object(budget.at(&["spec", "selector"]))
+        .is_ok_and(|selector| selector.matches_object(pod))
+}
+
+/// The budget with one disruption taken, or the refusal. Pure.
+fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, Status> {
+    let name = meta::name(budget);
+    let observed = budget.int_at(&["status", "observedGeneration"]).unwrap_or(0);
+    if observed < meta::generation(budget) {
+        let cause = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(budget_refusal(pod, "Cannot evict pod as it would violate the pod's disruption budget.", Some(cause)));
+    }
+    let allowed = budget.int_at(&["status", "disruptionsAllowed"]).unwrap_or(0);
+    if allowed <= 0 {
+        let (desired, healthy) =
+            (budget.int_at(&["status", "desiredHealthy"]).unwrap_or(0), budget.int_at(&["status", "currentHealthy"]).unwrap_or(0));
+        let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+        return Err(budget_refusal(pod, "Cannot evict pod as it would violate the pod's disruption budget.", Some(cause)));
+    }
+    let mut updated = budget.clone();
+    updated.set(&["status", "disruptionsAllowed"], allowed - 1);
+    updated.set(&["status", "disruptedPods", meta::name(pod)], now);
+    Ok(updated)
+}
+
+fn budget_refusal(pod: &Value, message: &str, cause: Option<String>) -> Status {
+    let mut refusal = Status::too_many_requests(message, 0);
+    refusal.details.name = meta::name(pod).to_owned();
+    refusal.details.causes = cause
+        .map(|message| status::Cause { reason: "DisruptionBudget".into(), message, field: String::new() })
+        .into_iter()
+        .collect();
+    refusal
+}

@@ -1,0 +1,525 @@
+//! `create`, `update` and `patch`.
+//!
+//! Optimistic everywhere: the new state is computed from what was read and committed only if that is still
+//! the current state. A client that named a resourceVersion hears of the conflict; for one that did not the
+//! whole computation is repeated on the newer state.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use corten_api::conform::{Extent, conform};
+use corten_api::status::{Details, ErrorList};
+use corten_api::{Status, Value, encoded, json, managed, meta, patch, time, yaml};
+use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
+
+use super::{list, prepare};
+use crate::admission;
+use crate::cache::Cache;
+use crate::call::Call;
+use crate::decode::{self, FieldValidation};
+use crate::negotiate;
+use crate::object::{Object, Projection, Written};
+use crate::respond::{self, Answer};
+
+/// How often a write that lost a race is tried again.
+const RACE_RETRIES: usize = 16;
+/// How often a generated name is drawn anew.
+const NAME_RETRIES: usize = 8;
+
+pub async fn create(call: &mut Call) -> Result<Answer, Status> {
+    let validation = FieldValidation::parse(&call.query)?;
+    let dry_run = call.dry_run()?;
+    let wanted = call.wanted()?;
+    check_manager(call, "CreateOptions")?;
+    let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut object = decoded.object;
+    prepare::agree_on_namespace(call, &mut object)?;
+    own_changes(call, "", None, &mut object)?;
+    let stored = create_object(call, object, dry_run).await?;
+    respond::object(201, &call.served, &stored, wanted, &call.table_query()?)
+}
+
+/// Stores a new object given in the served version with its owners; its stored text comes back.
+async fn create_object(call: &mut Call, mut object: Value, dry_run: bool) -> Result<Bytes, Status> {
+    prepare::to_stored(call, &mut object)?;
+    if !meta::resource_version(&object).is_empty() {
+        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+    }
+    let prefix = if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let mut candidate = object.clone();
+        if !prefix.is_empty() {
+            meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
+        }
+        prepare::for_create(call, &mut candidate)?;
+        admission::create(call, &candidate)?;
+        let cache = list::cache(call)?.clone();
+        let name = meta::name(&candidate).to_owned();
+        let key = cache.form.key(meta::namespace(&candidate), &name);
+        let taken = match dry_run {
+            true => cache.get(meta::namespace(&candidate), &name).is_some(),
+            false => match put(call, &cache, key, Expect::Absent, &candidate).await {
+                Ok(entry) => return Ok(entry.value.clone()),
+                Err(StoreError::Conflict { .. }) => true,
+                Err(error) => return Err(store_failure(error)),
+            },
+        };
+        if !taken {
+            return Ok(without_revision(&cache, &candidate));
+        }
+        let (group, resource) = (call.served.group(), call.served.name());
+        if prefix.is_empty() {
+            return Err(Status::already_exists(group, resource, &name));
+        }
+        if attempts >= NAME_RETRIES {
+            return Err(Status::generated_name_taken(group, resource, &name));
+        }
+    }
+}
+
+pub async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
+    let validation = FieldValidation::parse(&call.query)?;
+    let dry_run = call.dry_run()?;
+    let wanted = call.wanted()?;
+    check_manager(call, "UpdateOptions")?;
+    let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut object = decoded.object;
+    prepare::agree_on_namespace(call, &mut object)?;
+    prepare::agree_on_name(call, &mut object)?;
+    let cache = list::cache(call)?.clone();
+    let asked = meta::resource_version(&object).to_owned();
+    for _ in 0..RACE_RETRIES {
+        let Some(current) = cache.get(&call.at.namespace, &call.at.name) else {
+            if subresource.is_empty() && call.served.rules.create_on_update && asked.is_empty() {
+                own_changes(call, "", None, &mut object)?;
+                let stored = create_object(call, object, dry_run).await?;
+                return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
+            }
+            return Err(call.not_found());
+        };
+        check_preconditions(call, &object, &current, &asked)?;
+        let mut new = object.clone();
+        if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
+            meta::set_text(&mut new, "resourceVersion", &current.revision.to_string());
+        }
+        let live = respond::served_tree(&call.served, &current.json)?;
+        own_changes(call, subresource, Some(&live), &mut new)?;
+        match replace(call, subresource, &cache, &current, new, dry_run).await? {
+            Some(stored) => return respond::object(200, &call.served, &stored, wanted, &call.table_query()?),
+            None if asked.is_empty() => {}
+            None => return Err(call.stale()),
+        }
+    }
+    Err(call.stale())
+}
+
+/// An update is about the object its uid and resourceVersion name, if it names them.
+fn check_preconditions(call: &Call, object: &Value, current: &Object, asked: &str) -> Result<(), Status> {
+    let uid = meta::uid(object);
+    if !uid.is_empty() {
+        let tree = current.tree();
+        let found = meta::uid(&tree);
+        if uid != found {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+        }
+    }
+    if !asked.is_empty() && asked != "0" {
+        list::resource_version(asked).map_err(|_| {
+            let mut errors = ErrorList::new();
+            errors.invalid("metadata.resourceVersion", &Value::from(asked), format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"));
+            Status::invalid(call.served.group(), call.served.kind(), &call.at.name, &errors)
+        })?;
+        if asked != current.revision.to_string() {
+            return Err(call.stale());
+        }
+    }
+    Ok(())
+}
+
+/// Replaces `current` by a new state given in the served version with its owners. The stored text comes
+/// back, or `None` if somebody else was first.
+pub async fn replace(
+    call: &mut Call,
+    subresource: &str,
+    cache: &Arc<Cache>,
+    current: &Object,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Option<Bytes>, Status> {
+    prepare::to_stored(call, &mut new)?;
+    prepare::for_update(call, subresource, &mut new, &current.tree())?;
+    replace_stored(call, cache, current, new, dry_run).await
+}
+
+async fn replace_stored(
+    call: &mut Call,
+    cache: &Arc<Cache>,
+    current: &Object,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Option<Bytes>, Status> {
+    let old = current.tree();
+    managed::keep_times(&old, &mut new);
+    meta::set_text(&mut new, "resourceVersion", meta::resource_version(&old));
+    if let Some(map) = new.as_object_mut() {
+        map.insert("kind", cache.form.kind);
+        map.insert("apiVersion", cache.form.api_version.as_str());
+    }
+    if new == old {
+        return Ok(Some(current.json.clone()));
+    }
+    if dry_run {
+        return Ok(Some(without_revision(cache, &new)));
+    }
+    let expect = Expect::ModRevision(current.revision);
+    let outcome = if is_finished(call, &new) {
+        // Nothing holds the object back any more: this update is its end.
+        let removed = remove(call, current).await;
+        removed.map(|()| Some(without_revision_at(cache, &new, current.revision)))
+    } else {
+        put(call, cache, current.key.clone(), expect, &new).await.map(|entry| Some(entry.value.clone()))
+    };
+    match outcome {
+        Ok(stored) => Ok(stored),
+        Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(store_failure(error)),
+    }
+}
+
+/// `replace` for a change the server itself works out on behalf of a subresource: records who owns it.
+pub async fn replace_owned(
+    call: &mut Call,
+    subresource: &str,
+    cache: &Arc<Cache>,
+    current: &Object,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Option<Bytes>, Status> {
+    own_changes(call, subresource, Some(&current.tree()), &mut new)?;
+    replace_stored(call, cache, current, new, dry_run).await
+}
+
+/// Whether an object only waited for its last finalizer.
+fn is_finished(call: &Call, object: &Value) -> bool {
+    let grace = object.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+    let held = meta::finalizers(object).next().is_some()
+        || (call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty());
+    meta::is_deleting(object) && grace == 0 && !held
+}
+
+/// Removes an object as it was read.
+pub async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
+    let op = Op::Delete { key: current.key.clone(), expect: Expect::ModRevision(current.revision) };
+    call.backend.store.commit(op.into()).await.map(|_| ())
+}
+
+/// Writes an object in its stored form.
+pub async fn put(call: &Call, cache: &Cache, key: Arc<str>, expect: Expect, object: &Value) -> Result<Arc<Entry>, StoreError> {
+    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
+    let written = Written {
+        revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
+        projection: Arc::new(Projection::of(object, cache.form.rules)),
+    };
+    let lease = match cache.form.rules.ttl {
+        Some(ttl) => Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?),
+        None => None,
+    };
+    let value = NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) };
+    let committed = call.backend.store.commit(Op::Put { key, expect, value, lease }.into()).await?;
+    committed.entries.into_iter().next().flatten().ok_or(StoreError::Closed)
+}
+
+/// The text of an object that was not written.
+fn without_revision(cache: &Cache, object: &Value) -> Bytes {
+    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
+    let revision = meta::resource_version(object);
+    let mut bytes = text.bytes;
+    bytes.splice(text.revision_at..text.revision_at, revision.bytes());
+    bytes.into()
+}
+
+fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
+    let mut object = object.clone();
+    meta::set_text(&mut object, "resourceVersion", &revision.to_string());
+    without_revision(cache, &object)
+}
+
+/// What a client hears when the store cannot.
+pub fn store_failure(error: StoreError) -> Status {
+    match error {
+        StoreError::NoSpace(_) => Status::unexplained("etcdserver: mvcc: database space exceeded"),
+        error => {
+            tracing::error!(error = &error as &dyn std::error::Error, "write failed");
+            Status::internal(error)
+        }
+    }
+}
+
+/// Records who owns what this request changes.
+fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    let (manager, now) = (call.manager(), time::format(call.now));
+    let filter = prepare::ownership_filter(call, subresource);
+    managed::update(&context(call, subresource, &manager, &now, filter.as_ref()), live, new)
+}
+
+fn context<'a>(
+    call: &'a Call,
+    subresource: &'a str,
+    manager: &'a str,
+    now: &'a str,
+    filter: Option<&'a managed::Filter>,
+) -> managed::Context<'a> {
+    managed::Context {
+        schema: &call.served.schema,
+        api_version: &call.served.api_version,
+        manager,
+        subresource,
+        now,
+        filter,
+    }
+}
+
+fn check_manager(call: &Call, options: &str) -> Result<(), Status> {
+    let mut errors = ErrorList::new();
+    managed::validate_manager(call.query.text("fieldManager"), "fieldManager", &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", options, "", &errors)) }
+}
+
+/// The kinds of patch, by media type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+const PATCH_TYPES: [(&str, PatchKind); 4] = [
+    ("application/json-patch+json", PatchKind::Json),
+    ("application/merge-patch+json", PatchKind::Merge),
+    ("application/strategic-merge-patch+json", PatchKind::Strategic),
+    ("application/apply-patch+yaml", PatchKind::Apply),
+];
+
+fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
+    let media_type = negotiate::content_type(&call.headers);
+    PATCH_TYPES.iter().find(|(name, _)| *name == media_type).map(|(_, kind)| *kind).ok_or_else(|| {
+        Status::unsupported_media_type(&PATCH_TYPES.map(|(name, _)| name))
+    })
+}
+
+pub async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
+    let kind = patch_kind(call)?;
+    let validation = FieldValidation::parse(&call.query)?;
+    let dry_run = call.dry_run()?;
+    let wanted = call.wanted()?;
+    let force = call.query.flag("force");
+    check_patch_options(call, kind, force)?;
+    let change = PatchBody::read(call, kind, validation)?;
+    let cache = list::cache(call)?.clone();
+    for _ in 0..RACE_RETRIES {
+        let Some(current) = cache.get(&call.at.namespace, &call.at.name) else {
+            if kind != PatchKind::Apply || !subresource.is_empty() {
+                return Err(call.not_found());
+            }
+            let object = change.apply_to_nothing(call)?;
+            let stored = create_object(call, object, dry_run).await?;
+            return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
+        };
+        let live = respond::served_tree(&call.served, &current.json)?;
+        let (mut new, warnings) = change.apply(call, subresource, &live, force, validation)?;
+        let asked = meta::resource_version(&new).to_owned();
+        let pinned = change.pins_revision();
+        if pinned && asked != current.revision.to_string() {
+            return Err(call.stale());
+        }
+        if !meta::uid(&new).is_empty() && meta::uid(&new) != meta::uid(&live) {
+            let why = format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                meta::uid(&new),
+                meta::uid(&live)
+            );
+            return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+        }
+        prepare::agree_on_name(call, &mut new)?;
+        prepare::agree_on_namespace(call, &mut new)?;
+        meta::set_text(&mut new, "resourceVersion", &current.revision.to_string());
+        match replace(call, subresource, &cache, &current, new, dry_run).await? {
+            Some(stored) => {
+                call.warnings.extend(warnings);
+                return respond::object(200, &call.served, &stored, wanted, &call.table_query()?);
+            }
+            None if pinned => return Err(call.stale()),
+            None => {}
+        }
+    }
+    Err(call.stale())
+}
+
+fn check_patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<(), Status> {
+    let mut errors = ErrorList::new();
+    let manager = call.query.text("fieldManager");
+    if kind == PatchKind::Apply {
+        if manager.is_empty() {
+            errors.required("fieldManager", "is required for apply patch");
+        }
+    } else if force || call.query.get("force").is_some() {
+        errors.forbidden("force", "may not be specified for non-apply patch");
+    }
+    managed::validate_manager(manager, "fieldManager", &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &errors)) }
+}
+
+/// A patch, read.
+struct PatchBody {
+    kind: PatchKind,
+    tree: Value,
+    strict: Vec<String>,
+}
+
+impl PatchBody {
+    fn read(call: &Call, kind: PatchKind, validation: FieldValidation) -> Result<PatchBody, Status> {
+        let mut duplicates = Vec::new();
+        let tree = match kind {
+            PatchKind::Apply => yaml::to_value(&call.body, &mut duplicates)
+                .map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?,
+            _ => json::parse_reporting(&call.body, Some(&mut duplicates)).map_err(|e| Status::bad_request(e.to_string()))?,
+        };
+        let strict = match (kind, validation) {
+            (PatchKind::Json, _) | (_, FieldValidation::Ignore) => Vec::new(),
+            _ => duplicates.iter().map(|d| format!("duplicate field {:?}", d.path)).collect(),
+        };
+        let mut body = PatchBody { kind, tree, strict };
+        if kind == PatchKind::Apply {
+            body.conform_applied(call, validation)?;
+        }
+        Ok(body)
+    }
+
+    /// An applied configuration says what it is, and is checked before anything is merged.
+    fn conform_applied(&mut self, call: &Call, validation: FieldValidation) -> Result<(), Status> {
+        let expected = call.expected();
+        let (kind, api_version) = (meta::kind(&self.tree), meta::api_version(&self.tree));
+        if kind != expected.kind || api_version != expected.api_version {
+            let (group, version) = corten_api::resources::split_api_version(api_version);
+            let shown = if group.is_empty() { format!("/{version}") } else { format!("{group}/{version}") };
+            let (group, version) = corten_api::resources::split_api_version(expected.api_version);
+            let want = if group.is_empty() { format!("/{version}") } else { format!("{group}/{version}") };
+            return Err(Status::bad_request(format!(
+                "failed to create typed patch object ({}/{}; {shown}, Kind={kind}): expected {want}, Kind={}",
+                call.at.namespace, call.at.name, expected.kind
+            )));
+        }
+        let mut strict = std::mem::take(&mut self.strict);
+        conform(&mut self.tree, expected.schema, Extent::Partial, &mut strict).map_err(|e| {
+            Status::bad_request(format!(
+                "failed to create typed patch object ({}/{}; {}, Kind={}): {e}",
+                call.at.namespace, call.at.name, expected.api_version, expected.kind
+            ))
+        })?;
+        let unknown = strict.iter().find(|s| s.starts_with("unknown field"));
+        if let (Some(unknown), true) = (unknown, validation != FieldValidation::Ignore && validation != FieldValidation::Warn) {
+            return Err(decode::mishandled(expected, &format!("strict decoding error: {unknown}")));
+        }
+        self.strict = strict;
+        Ok(())
+    }
+
+    /// Whether the patch itself says which version it is for.
+    fn pins_revision(&self) -> bool {
+        match self.kind {
+            PatchKind::Json => self.tree.as_array().is_some_and(|ops| {
+                ops.iter().any(|op| op.str_at(&["path"]) == Some("/metadata/resourceVersion") && op.str_at(&["op"]) != Some("test"))
+            }),
+            _ => self.tree.str_at(&["metadata", "resourceVersion"]).is_some_and(|v| !v.is_empty()),
+        }
+    }
+
+    /// The object after the patch, with its owners, and what there is to warn of.
+    fn apply(
+        &self,
+        call: &Call,
+        subresource: &str,
+        live: &Value,
+        force: bool,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let mut strict = self.strict.clone();
+        if self.kind == PatchKind::Apply {
+            let mut new = apply_configuration(call, subresource, Some(live), &self.tree, force)?;
+            decode::conform_whole(&mut new, call.expected(), &mut Vec::new())?;
+            return Ok((new, decode::judge(strict, validation, call.expected())?));
+        }
+        let mut new = live.clone();
+        match self.kind {
+            PatchKind::Json => patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.status()))?,
+            PatchKind::Merge => {
+                require_object(&self.tree)?;
+                patch::merge(&mut new, &self.tree);
+            }
+            _ => {
+                require_object(&self.tree)?;
+                patch::strategic::apply(&mut new, &self.tree, &call.served.schema).map_err(|e| e.status())?;
+            }
+        }
+        decode::conform_whole(&mut new, call.expected(), &mut strict)?;
+        let map = new.make_object();
+        map.insert("kind", call.served.kind());
+        map.insert("apiVersion", call.served.api_version.as_str());
+        own_changes(call, subresource, Some(live), &mut new)?;
+        Ok((new, decode::judge(strict, validation, call.expected())?))
+    }
+
+    fn apply_to_nothing(&self, call: &mut Call) -> Result<Value, Status> {
+        let mut applied = self.tree.clone();
+        prepare::agree_on_name(call, &mut applied)?;
+        prepare::agree_on_namespace(call, &mut applied)?;
+        if !meta::uid(&applied).is_empty() {
+            let why = format!("uid mismatch: the provided object specified uid {}, and no existing object was found", meta::uid(&applied));
+            return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+        }
+        if !meta::resource_version(&applied).is_empty() {
+            return Err(call.not_found());
+        }
+        let mut object = apply_configuration(call, "", None, &applied, false)?;
+        decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
+        let validation = FieldValidation::parse(&call.query)?;
+        let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
+        call.warnings.extend(warnings);
+        Ok(object)
+    }
+}
+
+/// A patch that is not an object cannot be merged.
+fn require_object(tree: &Value) -> Result<(), Status> {
+    match tree {
+        Value::Object(_) => Ok(()),
+        other => Err(Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            other.go_kind()
+        ))),
+    }
+}
+
+/// A JSON patch that does not apply is about the patched object.
+fn patch_status(call: &Call, status: &Status) -> Status {
+    let mut status = status.clone();
+    if status.code == 422 && status.details == Details::default() {
+        status.details.kind = call.served.kind().to_owned();
+        status.details.group = call.served.group().to_owned();
+        status.details.name = call.at.name.to_string();
+    }
+    status
+}
+
+fn apply_configuration(call: &Call, subresource: &str, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
+    let (manager, now) = (call.manager(), time::format(call.now));
+    let filter = prepare::ownership_filter(call, subresource);
+    managed::apply(&context(call, subresource, &manager, &now, filter.as_ref()), live, applied, force)
+}
