@@ -7,7 +7,7 @@
 use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
-use super::validate::validate_applied;
+use super::validate::{group_version_kind, validate_applied};
 use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes};
 use crate::json;
 use crate::status::{Cause, Details, Status};
@@ -24,6 +24,9 @@ const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 /// result carries its owners and still has to be conformed and defaulted. Where nothing changed it equals
 /// the live object but for owners; `keep_times` tells whether those changed.
 pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
+    if applied.str_at(&["apiVersion"]) != Some(ctx.api_version) {
+        return Err(Status::bad_request(format!("invalid object type: {}", group_version_kind(applied))));
+    }
     if applied.at(MANAGED_FIELDS).is_some_and(|list| !list.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }

@@ -85,16 +85,17 @@ pub fn validate_applied(schema: &Struct, applied: &Value) -> Result<(), Status> 
         [only] => only.clone(),
         many => format!("errors:\n  {}", many.join("\n  ")),
     };
-    let text = |path: &[&str]| applied.str_at(path).unwrap_or_default();
-    let version = text(&["apiVersion"]);
-    let slash = if version.contains('/') { "" } else { "/" };
-    let what = format!(
-        "failed to create typed patch object ({}/{}; {slash}{version}, Kind={})",
-        text(&["metadata", "namespace"]),
-        text(&["metadata", "name"]),
-        text(&["kind"]),
-    );
+    let text = |key| applied.str_at(&["metadata", key]).unwrap_or_default();
+    let (namespace, name, kind) = (text("namespace"), text("name"), group_version_kind(applied));
+    let what = format!("failed to create typed patch object ({namespace}/{name}; {kind})");
     Err(failed(&what, &why))
+}
+
+/// What an object says it is, as Go prints it: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`.
+pub(super) fn group_version_kind(object: &Value) -> String {
+    let text = |key| object.str_at(&[key]).unwrap_or_default();
+    let slash = if text("apiVersion").contains('/') { "" } else { "/" };
+    format!("{slash}{}, Kind={}", text("apiVersion"), text("kind"))
 }
 
 struct Walk {
