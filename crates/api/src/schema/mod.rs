@@ -10,6 +10,7 @@ mod table;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use table::fingerprint;
 pub use table::{lookup, struct_names};
 
 use crate::value::{Str, Value};

@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use sha2::{Digest, Sha256};
+
 use super::{AnyForm, Field, Kind, ListTopology, MapTopology, PatchStrategy, Struct, StructRef, Union};
 use crate::json;
 use crate::value::Str;
@@ -55,6 +57,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "storage.v1",
     "storagemigration.v1",
     "storagemigration.v1beta1",
+    "version",
 ];
 
 struct Table {
@@ -72,6 +75,19 @@ pub fn lookup(package: &str, name: &str) -> Option<StructRef> {
 /// Package and name of every built-in type.
 pub fn struct_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     table().structs.keys().copied()
+}
+
+/// Changes whenever the table does.
+pub(crate) fn fingerprint() -> &'static [u8; 32] {
+    static FINGERPRINT: OnceLock<[u8; 32]> = OnceLock::new();
+    FINGERPRINT.get_or_init(|| {
+        let mut digest = Sha256::new();
+        for (name, text) in SOURCES {
+            digest.update(name);
+            digest.update(text);
+        }
+        digest.finalize().into()
+    })
 }
 
 fn table() -> &'static Table {
