@@ -3,7 +3,7 @@
 //! Every reader takes any tree and any path: what is missing or of a wrong type reads as the zero of what
 //! was asked for.
 
-use corten_api::{Value, time};
+use corten_api::{Str, Value, time};
 use jiff::Timestamp;
 
 use crate::duration::human_since;
@@ -36,6 +36,12 @@ pub(crate) const DEFAULT_COLUMNS: &[Column] = &[
         description: "When the object was created, by the server's clock.",
     },
 ];
+
+/// Cells from anything that makes a value.
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { vec![$(corten_api::Value::from($cell)),*] };
+}
+pub(crate) use cells;
 
 pub(crate) const fn text(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "string", format: "", priority: 0, description }
@@ -77,6 +83,20 @@ pub(crate) fn str_at<'v>(object: &'v Value, path: &[&str]) -> &'v str {
 /// The text at a path, or `otherwise` if it is missing or empty.
 pub(crate) fn str_or<'v>(object: &'v Value, path: &[&str], otherwise: &'v str) -> &'v str {
     object.str_at(path).filter(|text| !text.is_empty()).unwrap_or(otherwise)
+}
+
+/// The text at a path as a selectable field's value.
+pub(crate) fn field(object: &Value, path: &[&str]) -> Str {
+    object.at(path).and_then(Value::as_str).map(Str::from).unwrap_or_default()
+}
+
+/// The quantity at a path, `0` for none.
+pub(crate) fn quantity(object: &Value, path: &[&str]) -> String {
+    match object.at(path) {
+        Some(Value::String(text)) => text.to_string(),
+        Some(Value::Int(number)) => number.to_string(),
+        _ => "0".to_owned(),
+    }
 }
 
 pub(crate) fn int_at(object: &Value, path: &[&str]) -> i64 {

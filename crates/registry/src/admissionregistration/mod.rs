@@ -3,6 +3,7 @@
 pub(crate) mod mutatingadmissionpolicies;
 pub(crate) mod mutatingadmissionpolicybindings;
 pub(crate) mod mutatingwebhookconfigurations;
+mod params;
 pub(crate) mod validatingadmissionpolicies;
 pub(crate) mod validatingadmissionpolicybindings;
 pub(crate) mod validatingwebhookconfigurations;

@@ -1,9 +1,13 @@
 //! Validating admission policies.
 
+use corten_api::Value;
+
+use super::params::param_kind;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, count, integer, name, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
@@ -15,5 +19,16 @@ pub(crate) const RULES: Rules = Rules {
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
     unconditional_update: false,
+    columns: &[
+        NAME,
+        integer("Validations", "How many rules it checks."),
+        text("ParamKind", "Kind of its parameters."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), count(object, &["spec", "validations"]), param_kind(object), age(object, context)]
+}

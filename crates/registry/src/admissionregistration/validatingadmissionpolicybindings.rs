@@ -1,6 +1,10 @@
 //! Validating admission policy bindings.
 
-use crate::rules::{Generation, Rules};
+use corten_api::Value;
+
+use super::params::param_ref;
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
@@ -8,5 +12,16 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "validatingadmissionpolicybindings",
     generation: Generation::SPEC,
     unconditional_update: false,
+    columns: &[
+        NAME,
+        text("PolicyName", "The policy it puts to use."),
+        text("ParamRef", "The parameters it is used with."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), str_at(object, &["spec", "policyName"]), param_ref(object), age(object, context)]
+}

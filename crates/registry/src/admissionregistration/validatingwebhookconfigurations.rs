@@ -1,6 +1,9 @@
 //! Validating webhook configurations.
 
-use crate::rules::{Generation, Rules};
+use corten_api::Value;
+
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, count, integer, name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
@@ -8,5 +11,11 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "validatingwebhookconfigurations",
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },
     unconditional_update: false,
+    columns: &[NAME, integer("Webhooks", "How many webhooks it registers."), AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), count(object, &["webhooks"]), age(object, context)]
+}

@@ -1,17 +1,64 @@
 //! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored in.
 
+use corten_api::Value;
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, Request, Rules};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apiextensions.k8s.io",
     resource: "customresourcedefinitions",
     storage_prefix: "apiextensions.k8s.io/customresourcedefinitions",
     generation: Generation::SPEC,
-    prepare_create: drop_status,
-    prepare_update: keep_status,
+    prepare_create: prepare_create,
+    prepare_update: prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     unconditional_update: false,
     ..Rules::DEFAULT
 };
+
+fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    drop_status(object, request);
+    remember_storage_version(object);
+}
+
+fn prepare_update(object: &mut Value, old: &Value, request: &Request<'_>) {
+    keep_status(object, old, request);
+    remember_storage_version(object);
+}
+
+fn remember_storage_version(object: &mut Value) {
+    let versions = object.items_at(&["spec", "versions"]);
+    let Some(version) = versions.iter().find(|v| v.bool_at(&["storage"]) == Some(true)) else { return };
+    let Some(version) = version.get("name").cloned() else { return };
+    let mut stored = object.items_at(&["status", "storedVersions"]).to_vec();
+    if !stored.contains(&version) {
+        stored.push(version);
+        object.set(&["status", "storedVersions"], stored);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn stored_versions_pile_up() {
+        let request = Request { now: jiff::Timestamp::UNIX_EPOCH, user: None };
+        let mut old =
+            value!({"metadata": {"name": "c"}, "spec": {"versions": [{"name": "v1", "storage": true}]}});
+        RULES.prepare_for_create(&mut old, &request);
+        assert_eq!(old.at(&["status", "storedVersions"]), Some(&value!(["v1"])));
+        let mut new = old.clone();
+        new.set(
+            &["spec", "versions"],
+            value!([{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]),
+        );
+        RULES.prepare_for_update("", &mut new, &old, &request);
+        assert_eq!(new.at(&["status", "storedVersions"]), Some(&value!(["v1", "v2"])));
+        assert_eq!(new.int_at(&["metadata", "generation"]), Some(2));
+    }
+}

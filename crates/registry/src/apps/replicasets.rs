@@ -1,7 +1,11 @@
 //! Replica sets.
 
+use corten_api::Value;
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules, Scale};
+use crate::selector::{label_selector, selector_cell};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
@@ -12,5 +16,35 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    columns: &[
+        NAME,
+        integer("Desired", "How many pods there should be."),
+        integer("Current", "How many pods there are."),
+        integer("Ready", "How many of them are ready."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        text("Selector", "Labels of the pods that are counted.").wide(),
+    ],
+    row,
+    scale: Some(Scale {
+        spec_replicas: &["spec", "replicas"],
+        status_replicas: &["status", "replicas"],
+        selector: |o| label_selector(o.at(&["spec", "selector"])).unwrap_or_default(),
+    }),
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
+    cells![
+        name(object),
+        int_at(object, &["spec", "replicas"]),
+        int_at(object, &["status", "replicas"]),
+        int_at(object, &["status", "readyReplicas"]),
+        age(object, context),
+        names,
+        images,
+        selector_cell(object.at(&["spec", "selector"])),
+    ]
+}

@@ -1,7 +1,12 @@
 //! Horizontal pod autoscalers; v1 is a view of the stored v2.
 
+use corten_api::Value;
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{
+    AGE, NAME, NONE, UNKNOWN, UNSET, age, cells, int_at, name, present, quantity, str_at, text,
+};
 
 pub(crate) const RULES: Rules = Rules {
     group: "autoscaling",
@@ -13,5 +18,86 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    columns: &[
+        NAME,
+        text("Reference", "What is scaled."),
+        text("Targets", "Each metric: what it is, and what it should be."),
+        text("MinPods", "The fewest pods it scales to."),
+        text("MaxPods", "The most pods it scales to."),
+        text("Replicas", "How many pods there are."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let target = |key: &str| str_at(object, &["spec", "scaleTargetRef", key]);
+    let fewest = object.int_at(&["spec", "minReplicas"]);
+    cells![
+        name(object),
+        format!("{}/{}", target("kind"), target("name")),
+        metrics(object),
+        fewest.map_or_else(|| UNSET.to_owned(), |n| n.to_string()),
+        int_at(object, &["spec", "maxReplicas"]),
+        int_at(object, &["status", "currentReplicas"]),
+        age(object, context),
+    ]
+}
+
+/// The first metrics as `current/target`, and how many more there are.
+fn metrics(object: &Value) -> String {
+    const MOST: usize = 2;
+    let specs = object.items_at(&["spec", "metrics"]);
+    let current = object.items_at(&["status", "currentMetrics"]);
+    if specs.is_empty() {
+        return NONE.to_owned();
+    }
+    let shown = specs.iter().enumerate().take(MOST).map(|(i, spec)| metric(spec, current.get(i)));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match specs.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} + {more} more..."),
+    }
+}
+
+fn metric(spec: &Value, status: Option<&Value>) -> String {
+    let part = match str_at(spec, &["type"]) {
+        "External" => "external",
+        "Pods" => "pods",
+        "Object" => "object",
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
+        _ => return "<unknown type>".to_owned(),
+    };
+    let source = spec.get(part).unwrap_or(&Value::Null);
+    // Nothing is known of a metric until its status is of the same kind.
+    let current = status.and_then(|s| s.get(part)).filter(|s| !s.is_null());
+    let amount = |key: &str, needed: bool| match current {
+        Some(current) if !needed || present(current, &["current", key]) => {
+            quantity(current, &["current", key])
+        }
+        _ => UNKNOWN.to_owned(),
+    };
+    let percent = |number: Option<i64>, otherwise: &str| {
+        number.map_or_else(|| otherwise.to_owned(), |n| format!("{n}%"))
+    };
+    let average = present(source, &["target", "averageValue"]);
+    let target = |key: &str| quantity(source, &["target", key]);
+    match part {
+        "pods" => format!("{}/{}", amount("averageValue", false), target("averageValue")),
+        "external" | "object" if average => {
+            format!("{}/{} (avg)", amount("averageValue", true), target("averageValue"))
+        }
+        "external" | "object" => format!("{}/{}", amount("value", false), target("value")),
+        _ => {
+            let resource = str_at(source, &["name"]);
+            if average {
+                return format!("{resource}: {}/{}", amount("averageValue", false), target("averageValue"));
+            }
+            let now = current.and_then(|c| c.int_at(&["current", "averageUtilization"]));
+            let wanted = source.int_at(&["target", "averageUtilization"]);
+            format!("{resource}: {}/{}", percent(now, UNKNOWN), percent(wanted, "<auto>"))
+        }
+    }
+}

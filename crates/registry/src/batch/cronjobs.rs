@@ -1,7 +1,14 @@
 //! Cron jobs.
 
+use corten_api::Value;
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules};
+use crate::selector::selector_cell;
+use crate::table::{
+    AGE, CONTAINERS, IMAGES, NAME, NONE, UNSET, age, boolean, cells, containers, count, integer, name, since,
+    str_at, text, time_at,
+};
 
 pub(crate) const RULES: Rules = Rules {
     group: "batch",
@@ -12,5 +19,44 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    columns: &[
+        NAME,
+        text("Schedule", "When jobs start, in Cron's notation."),
+        text("Timezone", "The time zone of the schedule."),
+        boolean("Suspend", "Whether no more jobs are started."),
+        integer("Active", "How many jobs are running."),
+        text("Last Schedule", "How long ago the last job was due."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        text("Selector", "Labels of the pods that its jobs count.").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    const JOB: [&str; 3] = ["spec", "jobTemplate", "spec"];
+    let [names, images] = containers(object, &[JOB.as_slice(), &["template", "spec", "containers"]].concat());
+    let last = match time_at(object, &["status", "lastScheduleTime"]) {
+        Some(_) => since(object, &["status", "lastScheduleTime"], context),
+        None => NONE.to_owned(),
+    };
+    let suspend = match object.bool_at(&["spec", "suspend"]) {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => UNSET,
+    };
+    cells![
+        name(object),
+        str_at(object, &["spec", "schedule"]),
+        object.str_at(&["spec", "timeZone"]).unwrap_or(NONE),
+        suspend,
+        count(object, &["status", "active"]),
+        last,
+        age(object, context),
+        names,
+        images,
+        selector_cell(object.at(&[JOB.as_slice(), &["selector"]].concat())),
+    ]
+}

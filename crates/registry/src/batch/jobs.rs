@@ -1,17 +1,135 @@
 //! Jobs.
 
+use corten_api::{Str, Value};
+
+use crate::duration::human_since;
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{GarbageCollection, Generation, Rules};
+use crate::rules::{GarbageCollection, Generation, Request, RowContext, Rules, Selectable};
+use crate::selector::selector_cell;
+use crate::table::{
+    AGE, CONTAINERS, IMAGES, NAME, age, cells, condition_true, containers, int_at, name, present, str_at,
+    text, time_at,
+};
 
 pub(crate) const RULES: Rules = Rules {
     group: "batch",
     resource: "jobs",
     storage_prefix: "jobs",
     generation: Generation::SPEC,
-    prepare_create: drop_status,
+    prepare_create: prepare_create,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     garbage_collection: GarbageCollection::Orphan,
+    selectable: &[Selectable {
+        label: "status.successful",
+        value: |o| Str::from(int_at(o, &["status", "succeeded"]).to_string()),
+    }],
+    columns: &[
+        NAME,
+        text("Status", "How it is going."),
+        text("Completions", "How many pods succeeded, of how many should."),
+        text("Duration", "How long it took, or has taken so far."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        text("Selector", "Labels of the pods that are counted.").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
+    cells![
+        name(object),
+        status(object),
+        completions(object),
+        duration(object, context),
+        age(object, context),
+        names,
+        images,
+        selector_cell(object.at(&["spec", "selector"])),
+    ]
+}
+
+fn status(object: &Value) -> &'static str {
+    let deleted = present(object, &["metadata", "deletionTimestamp"]);
+    match () {
+        () if condition_true(object, "Complete") => "Complete",
+        () if condition_true(object, "Failed") => "Failed",
+        () if deleted => "Terminating",
+        () if condition_true(object, "Suspended") => "Suspended",
+        () if condition_true(object, "FailureTarget") => "FailureTarget",
+        () if condition_true(object, "SuccessCriteriaMet") => "SuccessCriteriaMet",
+        () => "Running",
+    }
+}
+
+fn completions(object: &Value) -> String {
+    let succeeded = int_at(object, &["status", "succeeded"]);
+    match (object.int_at(&["spec", "completions"]), int_at(object, &["spec", "parallelism"])) {
+        (Some(completions), _) => format!("{succeeded}/{completions}"),
+        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+fn duration(object: &Value, context: &RowContext<'_>) -> String {
+    let Some(started) = time_at(object, &["status", "startTime"]) else { return String::new() };
+    human_since(started, time_at(object, &["status", "completionTime"]).unwrap_or(context.now))
+}
+
+/// A job selects its pods by its own uid, unless told that somebody takes care of the selector.
+fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    drop_status(object, request);
+    if object.bool_at(&["spec", "manualSelector"]) == Some(true) {
+        return;
+    }
+    let meta = |object: &Value, key: &str| str_at(object, &["metadata", key]).to_owned();
+    let (name, uid) = (meta(object, "name"), meta(object, "uid"));
+    let labels: [(&str, &str); 4] =
+        [("job-name", &name), (JOB_NAME, &name), ("controller-uid", &uid), (CONTROLLER_UID, &uid)];
+    for (key, text) in labels {
+        fill(object, &["spec", "template", "metadata", "labels", key], text);
+    }
+    fill(object, &["spec", "selector", "matchLabels", CONTROLLER_UID], &uid);
+}
+
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+
+/// Sets what is not there; what a client set by hand is for validation to judge.
+fn fill(object: &mut Value, path: &[&str], text: &str) {
+    if object.at(path).is_none() {
+        object.set(path, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn selectors_are_generated_unless_manual() {
+        let created = |spec: Value| {
+            let mut job = value!({"metadata": {"name": "j", "uid": "u-1"}, "spec": spec});
+            RULES.prepare_for_create(&mut job, &Request { now: jiff::Timestamp::UNIX_EPOCH, user: None });
+            job
+        };
+        let job = created(value!({"template": {"metadata": {"labels": {"job-name": "mine"}}}}));
+        let labels = value!({
+            "job-name": "mine", "batch.kubernetes.io/job-name": "j",
+            "controller-uid": "u-1", "batch.kubernetes.io/controller-uid": "u-1",
+        });
+        assert_eq!(job.at(&["spec", "template", "metadata", "labels"]), Some(&labels));
+        assert_eq!(
+            job.at(&["spec", "selector", "matchLabels"]),
+            Some(&value!({"batch.kubernetes.io/controller-uid": "u-1"}))
+        );
+        assert_eq!(job.int_at(&["metadata", "generation"]), Some(1));
+        assert_eq!(created(value!({"manualSelector": true})).at(&["spec", "selector"]), None);
+    }
+}

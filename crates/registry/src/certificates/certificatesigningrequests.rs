@@ -1,16 +1,195 @@
 //! Certificate signing requests. Who asked is written down by the server; the spec never changes.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{NameRule, Rules};
+use corten_api::{Str, Value, time};
+use jiff::SignedDuration;
+
+use crate::duration::human_duration;
+use crate::prepare::{copy, same};
+use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
+use crate::table::{AGE, NAME, NONE, age, cells, condition, field, name, str_at, str_or, text, time_at};
 
 pub(crate) const RULES: Rules = Rules {
     group: "certificates.k8s.io",
     resource: "certificatesigningrequests",
     storage_prefix: "certificatesigningrequests",
     name: NameRule::PathSegment,
-    prepare_create: drop_status,
-    prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec,
-    reset_fields: resets_spec_or_status,
+    prepare_create: prepare_create,
+    prepare_update: prepare_update,
+    prepare_subresource: prepare_subresource,
+    reset_fields: reset_fields,
+    selectable: &[Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) }],
+    columns: &[
+        NAME,
+        AGE,
+        text("SignerName", "Who is asked to sign."),
+        text("Requestor", "Who asked."),
+        text("RequestedDuration", "How long the certificate should be valid."),
+        text("Condition", "Whether it was approved, denied, and signed."),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let lifetime = object.int_at(&["spec", "expirationSeconds"]);
+    let lifetime = lifetime.map(|seconds| human_duration(SignedDuration::from_secs(seconds)));
+    cells![
+        name(object),
+        age(object, context),
+        str_or(object, &["spec", "signerName"], NONE),
+        str_at(object, &["spec", "username"]),
+        lifetime.unwrap_or_else(|| NONE.to_owned()),
+        progress(object),
+    ]
+}
+
+fn progress(object: &Value) -> String {
+    let mut progress = match () {
+        () if condition(object, "Denied").is_some() => "Denied",
+        () if condition(object, "Approved").is_some() => "Approved",
+        () => "Pending",
+    }
+    .to_owned();
+    if condition(object, "Failed").is_some() {
+        progress.push_str(",Failed");
+    }
+    if !str_at(object, &["status", "certificate"]).is_empty() {
+        progress.push_str(",Issued");
+    }
+    progress
+}
+
+/// Who asks is what the server knows, not what the request says.
+fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    for key in ["username", "uid", "groups", "extra"] {
+        object.remove(&["spec", key]);
+        if let Some(known) = request.user.and_then(|user| user.get(key)).filter(|v| !v.is_null()) {
+            object.set(&["spec", key], known.clone());
+        }
+    }
+    object.set(&["status"], Value::object());
+}
+
+fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
+    copy(object, old, &["spec"]);
+    copy(object, old, &["status"]);
+}
+
+/// Signers write the certificate, approvers the verdict; neither writes the other's part.
+fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {
+    copy(object, old, &["spec"]);
+    match sub {
+        "status" => {
+            keep_conditions(object, old, "Approved");
+            keep_conditions(object, old, "Denied");
+        }
+        "approval" => {
+            let verdict = object.remove(CONDITIONS);
+            copy(object, old, &["status"]);
+            match verdict {
+                Some(verdict) => object.set(CONDITIONS, verdict),
+                None => {
+                    object.remove(CONDITIONS);
+                }
+            }
+        }
+        _ => return,
+    }
+    date_conditions(object, old, request);
+}
+
+const CONDITIONS: &[&str] = &["status", "conditions"];
+
+/// Puts back conditions of a type, if there are as many as there were.
+fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
+    let is_kind = |c: &&Value| c.str_at(&["type"]) == Some(kind);
+    let kept: Vec<Value> = old.items_at(CONDITIONS).iter().filter(is_kind).cloned().collect();
+    if object.items_at(CONDITIONS).iter().filter(is_kind).count() != kept.len() {
+        return;
+    }
+    let mut kept = kept.into_iter();
+    for condition in conditions_mut(object).filter(|c| c.str_at(&["type"]) == Some(kind)) {
+        if let Some(old) = kept.next() {
+            *condition = old;
+        }
+    }
+}
+
+/// Conditions without times get them: since when, if they held before.
+fn date_conditions(object: &mut Value, old: &Value, request: &Request<'_>) {
+    let now = time::format(request.now);
+    for condition in conditions_mut(object) {
+        if time_at(condition, &["lastUpdateTime"]).is_none() {
+            condition.set(&["lastUpdateTime"], now.clone());
+        }
+        if time_at(condition, &["lastTransitionTime"]).is_none() {
+            let held = |c: &&Value| same(c, condition, &["type"]) && same(c, condition, &["status"]);
+            let since =
+                old.items_at(CONDITIONS).iter().filter(held).find_map(|c| c.str_at(&["lastTransitionTime"]));
+            let since = since.map_or_else(|| now.clone(), Str::from);
+            condition.set(&["lastTransitionTime"], since);
+        }
+    }
+}
+
+fn conditions_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let conditions = object.get_mut("status").and_then(|s| s.get_mut("conditions"));
+    conditions.and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn reset_fields(sub: &str) -> &'static [Path] {
+    match sub {
+        "" => &[&["spec"], &["status"]],
+        "status" => &[&["spec"], &["status", "conditions"]],
+        "approval" => &[&["spec"], &["status", "certificate"]],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_server_says_who_asks() {
+        let user = value!({"username": "ann", "groups": ["g"]});
+        let request = Request { now: Timestamp::UNIX_EPOCH, user: Some(&user) };
+        let mut csr = value!({"spec": {"username": "root", "uid": "0", "request": "x"}, "status": {"a": 1}});
+        RULES.prepare_for_create(&mut csr, &request);
+        assert_eq!(csr.get("spec"), Some(&value!({"username": "ann", "groups": ["g"], "request": "x"})));
+    }
+
+    #[test]
+    fn signers_and_approvers_keep_to_their_parts() {
+        let request = Request { now: Timestamp::from_second(60).unwrap(), user: None };
+        let approved = value!({
+            "type": "Approved", "status": "True",
+            "lastUpdateTime": "1970-01-01T00:00:00Z", "lastTransitionTime": "1970-01-01T00:00:00Z",
+        });
+        let old = value!({"spec": {"request": "x"}, "status": {"conditions": [(approved.clone())]}});
+        let after = |sub: &str, status: Value| {
+            let mut new = value!({"spec": {}, "status": status});
+            RULES.prepare_for_update(sub, &mut new, &old, &request);
+            assert_eq!(new.get("spec"), old.get("spec"));
+            new.remove(&["status"]).unwrap_or_default()
+        };
+        let forged = value!({"type": "Approved", "status": "True", "message": "forged"});
+        assert_eq!(
+            after("status", value!({"certificate": "Yw==", "conditions": [forged]})),
+            value!({"certificate": "Yw==", "conditions": [(approved.clone())]})
+        );
+        let denied = after(
+            "approval",
+            value!({"certificate": "Yw==", "conditions": [(approved.clone()), {"type": "Denied", "status": "True"}]}),
+        );
+        assert_eq!(denied.get("certificate"), None);
+        assert_eq!(
+            denied.items_at(&["conditions"])[1].str_at(&["lastTransitionTime"]),
+            Some("1970-01-01T00:01:00Z")
+        );
+        assert_eq!(after("", value!({"certificate": "Yw=="})), value!({"conditions": [approved]}));
+    }
+}

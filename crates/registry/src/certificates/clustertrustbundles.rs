@@ -1,6 +1,9 @@
 //! Cluster trust bundles.
 
-use crate::rules::{NameRule, Rules};
+use corten_api::Value;
+
+use crate::rules::{NameRule, RowContext, Rules, Selectable};
+use crate::table::{NAME, NONE, cells, field, name, str_or, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "certificates.k8s.io",
@@ -9,5 +12,12 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "clustertrustbundles",
     name: NameRule::PathSegment,
     unconditional_update: false,
+    selectable: &[Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) }],
+    columns: &[NAME, text("SignerName", "The signer whose roots these are.")],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), str_or(object, &["spec", "signerName"], NONE)]
+}

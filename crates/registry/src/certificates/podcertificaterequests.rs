@@ -1,9 +1,13 @@
 //! Pod certificate requests.
 
+use corten_api::Value;
+
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
-use crate::rules::Rules;
+use crate::rules::{RowContext, Rules, Selectable};
+use crate::selector::labels;
+use crate::table::{NAME, cells, field, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "certificates.k8s.io",
@@ -15,5 +19,36 @@ pub(crate) const RULES: Rules = Rules {
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
     unconditional_update: false,
+    selectable: &[
+        Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) },
+        Selectable { label: "spec.podName", value: |o| field(o, &["spec", "podName"]) },
+        Selectable { label: "spec.nodeName", value: |o| field(o, &["spec", "nodeName"]) },
+    ],
+    columns: &[
+        NAME,
+        text("PodName", "The pod that will use the certificate."),
+        text("ServiceAccountName", "The pod's service account."),
+        text("NodeName", "The node the pod is on."),
+        text("SignerName", "Who is asked to sign."),
+        text("State", "Pending, Issued, Denied or Failed."),
+        text("UnverifiedUserAnnotations", "What the pod's author tells the signer."),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
+    let kinds = ["Issued", "Denied", "Failed"];
+    let conditions = object.items_at(&["status", "conditions"]).iter();
+    let state = conditions.map(|c| str_at(c, &["type"])).rfind(|kind| kinds.contains(kind));
+    let spec = |key: &str| str_at(object, &["spec", key]);
+    cells![
+        name(object),
+        spec("podName"),
+        spec("serviceAccountName"),
+        spec("nodeName"),
+        spec("signerName"),
+        state.unwrap_or("Pending"),
+        labels(object.at(&["spec", "unverifiedUserAnnotations"])),
+    ]
+}

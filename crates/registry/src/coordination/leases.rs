@@ -1,6 +1,9 @@
 //! Leases.
 
-use crate::rules::Rules;
+use corten_api::Value;
+
+use crate::rules::{RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "coordination.k8s.io",
@@ -8,5 +11,11 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "leases",
     unconditional_update: false,
     create_on_update: true,
+    columns: &[NAME, text("Holder", "Who holds it."), AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), str_at(object, &["spec", "holderIdentity"]), age(object, context)]
+}

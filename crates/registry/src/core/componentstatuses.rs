@@ -1,6 +1,27 @@
 //! Component statuses: health of the control plane, made up when asked for.
 
-use crate::rules::Rules;
+use corten_api::Value;
 
-pub(crate) const RULES: Rules =
-    Rules { group: "", resource: "componentstatuses", stored: false, ..Rules::DEFAULT };
+use crate::rules::{RowContext, Rules};
+use crate::table::{NAME, cells, name, str_at, text};
+
+pub(crate) const RULES: Rules = Rules {
+    group: "",
+    resource: "componentstatuses",
+    stored: false,
+    columns: &[
+        NAME,
+        text("Status", "Whether the component is healthy."),
+        text("Message", "What the health check said."),
+        text("Error", "What went wrong with the check."),
+    ],
+    row,
+    ..Rules::DEFAULT
+};
+
+fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
+    let healthy = object.items_at(&["conditions"]).iter().find(|c| c.str_at(&["type"]) == Some("Healthy"));
+    let Some(healthy) = healthy else { return cells![name(object), "Unknown", "", ""] };
+    let status = if healthy.str_at(&["status"]) == Some("True") { "Healthy" } else { "Unhealthy" };
+    cells![name(object), status, str_at(healthy, &["message"]), str_at(healthy, &["error"])]
+}

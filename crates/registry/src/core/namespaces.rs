@@ -1,17 +1,85 @@
 //! Namespaces. They stay, terminating, until `spec.finalizers` is empty.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{NameRule, Rules};
+use corten_api::{Value, value};
+
+use crate::prepare::copy;
+use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
+use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "namespaces",
     storage_prefix: "namespaces",
     name: NameRule::DnsLabel,
-    prepare_create: drop_status,
-    prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec,
-    reset_fields: resets_spec_or_status,
+    prepare_create: prepare_create,
+    prepare_update: prepare_update,
+    prepare_subresource: prepare_subresource,
+    reset_fields: reset_fields,
     delete_returns_object: true,
+    selectable: &[Selectable { label: "status.phase", value: |o| field(o, &["status", "phase"]) }],
+    columns: &[NAME, text("Status", "Active, or Terminating while its contents go."), AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), str_at(object, &["status", "phase"]), age(object, context)]
+}
+
+/// A new namespace is active and has the finalizer that empties it before it goes.
+fn prepare_create(object: &mut Value, _: &Request<'_>) {
+    object.set(&["status"], value!({"phase": "Active"}));
+    let kept = object.items_at(&["spec", "finalizers"]);
+    if !kept.iter().any(|f| f.as_str() == Some(FINALIZER)) {
+        let mut finalizers = kept.to_vec();
+        finalizers.push(Value::from(FINALIZER));
+        object.set(&["spec", "finalizers"], finalizers);
+    }
+}
+
+fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
+    copy(object, old, &["spec", "finalizers"]);
+    copy(object, old, &["status"]);
+}
+
+fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, _: &Request<'_>) {
+    match sub {
+        "status" => copy(object, old, &["spec"]),
+        "finalize" => copy(object, old, &["status"]),
+        _ => {}
+    }
+}
+
+fn reset_fields(sub: &str) -> &'static [Path] {
+    match sub {
+        "status" => &[&["spec"]],
+        _ => &[&["status"]],
+    }
+}
+
+const FINALIZER: &str = "kubernetes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_endpoint_changes_its_own_part() {
+        let request = Request { now: jiff::Timestamp::UNIX_EPOCH, user: None };
+        let mut old =
+            value!({"metadata": {"name": "n"}, "spec": {"finalizers": ["x"]}, "status": {"phase": "Gone"}});
+        RULES.prepare_for_create(&mut old, &request);
+        assert_eq!(old.at(&["spec", "finalizers"]), Some(&value!(["x", "kubernetes"])));
+        assert_eq!(old.str_at(&["status", "phase"]), Some("Active"));
+
+        let sent = value!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Terminating"}});
+        let after = |sub: &str| {
+            let mut new = sent.clone();
+            RULES.prepare_for_update(sub, &mut new, &old, &request);
+            (new.items_at(&["spec", "finalizers"]).len(), new.str_at(&["status", "phase"]).map(str::to_owned))
+        };
+        assert_eq!(after(""), (2, Some("Active".to_owned())));
+        assert_eq!(after("status"), (2, Some("Terminating".to_owned())));
+        assert_eq!(after("finalize"), (0, Some("Active".to_owned())));
+    }
+}

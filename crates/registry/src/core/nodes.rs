@@ -1,15 +1,90 @@
 //! Nodes. A new one may bring its status along: kubelets register that way.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::Rules;
+use std::collections::BTreeSet;
+
+use corten_api::{Map, Str, Value};
+
+use crate::prepare::{keep_status, resets_spec_or_status, status_keeps_spec};
+use crate::rules::{RowContext, Rules, Selectable};
+use crate::table::{AGE, NAME, NONE, UNKNOWN, age, cells, condition, name, str_at, str_or, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "nodes",
     storage_prefix: "minions",
-    prepare_create: drop_status,
+    prepare_create: |_, _| {},
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    selectable: &[Selectable {
+        label: "spec.unschedulable",
+        value: |o| Str::from(o.bool_at(&["spec", "unschedulable"]).unwrap_or(false).to_string()),
+    }],
+    columns: &[
+        NAME,
+        text("Status", "Whether the node is ready, and whether new pods may come."),
+        text("Roles", "What the node is for, by its labels."),
+        AGE,
+        text("Version", "Version of the kubelet."),
+        text("Internal-IP", "The first address inside the cluster's network.").wide(),
+        text("External-IP", "The first address outside of it.").wide(),
+        text("OS-Image", "The operating system, as it names itself.").wide(),
+        text("Kernel-Version", "The kernel, and the architecture.").wide(),
+        text("Container-Runtime", "The container runtime and its version.").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let info = |key: &str| str_or(object, &["status", "nodeInfo", key], UNKNOWN);
+    let kernel = match str_at(object, &["status", "nodeInfo", "architecture"]) {
+        "" => info("kernelVersion").to_owned(),
+        architecture => format!("{} ({architecture})", info("kernelVersion")),
+    };
+    cells![
+        name(object),
+        status(object),
+        roles(object),
+        age(object, context),
+        str_at(object, &["status", "nodeInfo", "kubeletVersion"]),
+        address(object, "InternalIP"),
+        address(object, "ExternalIP"),
+        info("osImage"),
+        kernel,
+        info("containerRuntimeVersion"),
+    ]
+}
+
+fn status(object: &Value) -> String {
+    let ready = match condition(object, "Ready") {
+        None => "Unknown",
+        Some(ready) if ready.str_at(&["status"]) == Some("True") => "Ready",
+        Some(_) => "NotReady",
+    };
+    match object.bool_at(&["spec", "unschedulable"]) {
+        Some(true) => format!("{ready},SchedulingDisabled"),
+        _ => ready.to_owned(),
+    }
+}
+
+/// Roles come from labels: `node-role.kubernetes.io/<role>`, and the older `kubernetes.io/role=<role>`.
+fn roles(object: &Value) -> String {
+    let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object).map(Map::iter);
+    let mut roles = BTreeSet::new();
+    for (key, value) in labels.into_iter().flatten() {
+        let role = match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => role,
+            None if key == "kubernetes.io/role" => value.as_str().unwrap_or_default(),
+            None => continue,
+        };
+        roles.insert(role);
+    }
+    let roles: Vec<&str> = roles.into_iter().filter(|role| !role.is_empty()).collect();
+    if roles.is_empty() { NONE.to_owned() } else { roles.join(",") }
+}
+
+fn address<'v>(object: &'v Value, kind: &str) -> &'v str {
+    let addresses = object.items_at(&["status", "addresses"]);
+    addresses.iter().find(|a| a.str_at(&["type"]) == Some(kind)).map_or(NONE, |a| str_at(a, &["address"]))
+}

@@ -1,16 +1,128 @@
 //! Persistent volume claims.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::Rules;
+use corten_api::Value;
+
+use crate::core::persistentvolumes::{access_modes, storage_class};
+use crate::prepare::{copy, resets_spec_or_status, status_keeps_spec};
+use crate::rules::{Request, RowContext, Rules};
+use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at, text, time_at};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumeclaims",
     storage_prefix: "persistentvolumeclaims",
-    prepare_create: drop_status,
-    prepare_update: keep_status,
+    prepare_create: prepare_create,
+    prepare_update: prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     delete_returns_object: true,
+    columns: &[
+        NAME,
+        text("Status", "Whether it is pending, bound or lost."),
+        text("Volume", "The volume it is bound to."),
+        text("Capacity", "How much the volume holds."),
+        text("Access Modes", "How the volume can be mounted."),
+        text("StorageClass", "Its storage class."),
+        text("VolumeAttributesClass", "The volume attributes class it asks for."),
+        AGE,
+        text("VolumeMode", "File system or raw block device.").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let phase = match time_at(object, &["metadata", "deletionTimestamp"]) {
+        Some(_) => "Terminating",
+        None => str_at(object, &["status", "phase"]),
+    };
+    let volume = str_at(object, &["spec", "volumeName"]);
+    let (capacity, modes) = match volume {
+        "" => (String::new(), String::new()),
+        _ => (
+            quantity(object, &["status", "capacity", "storage"]),
+            access_modes(object, &["status", "accessModes"]),
+        ),
+    };
+    cells![
+        name(object),
+        phase,
+        volume,
+        capacity,
+        modes,
+        storage_class(object),
+        object.str_at(&["spec", "volumeAttributesClassName"]).unwrap_or(UNSET),
+        age(object, context),
+        object.str_at(&["spec", "volumeMode"]).unwrap_or(UNSET),
+    ]
+}
+
+fn prepare_create(object: &mut Value, _: &Request<'_>) {
+    object.set(&["status"], Value::object());
+    drop_odd_data_source(object);
+    pair_data_sources(object);
+}
+
+fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
+    copy(object, old, &["status"]);
+    if !present(old, SOURCE) && !present(old, SOURCE_REF) {
+        drop_odd_data_source(object);
+    }
+    pair_data_sources(object);
+}
+
+const SOURCE: &[&str] = &["spec", "dataSource"];
+const SOURCE_REF: &[&str] = &["spec", "dataSourceRef"];
+
+/// The older field takes claims and snapshots, and has always ignored anything else.
+fn drop_odd_data_source(object: &mut Value) {
+    if present(object, SOURCE_REF) {
+        return;
+    }
+    let Some(source) = object.at(SOURCE) else { return };
+    let known = [("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io")];
+    if !known.contains(&(str_at(source, &["kind"]), str_at(source, &["apiGroup"]))) {
+        object.remove(SOURCE);
+    }
+}
+
+/// The older and the newer field say the same, unless the newer one names a namespace.
+fn pair_data_sources(object: &mut Value) {
+    let (from, to) = match (present(object, SOURCE), present(object, SOURCE_REF)) {
+        (true, false) => (SOURCE, SOURCE_REF),
+        (false, true) if str_at(object, &["spec", "dataSourceRef", "namespace"]).is_empty() => {
+            (SOURCE_REF, SOURCE)
+        }
+        _ => return,
+    };
+    let Some(from) = object.at(from) else { return };
+    let mut same = Value::object();
+    for key in ["apiGroup", "kind", "name"] {
+        copy(&mut same, from, &[key]);
+    }
+    object.set(to, same);
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn data_sources_come_in_pairs() {
+        let created = |spec: Value| {
+            let mut claim = value!({"spec": spec});
+            RULES.prepare_for_create(&mut claim, &Request { now: jiff::Timestamp::UNIX_EPOCH, user: None });
+            claim.remove(&["spec"]).unwrap_or_default()
+        };
+        let claim = value!({"kind": "PersistentVolumeClaim", "name": "a"});
+        let both = value!({"dataSource": (claim.clone()), "dataSourceRef": (claim.clone())});
+        assert_eq!(created(value!({"dataSource": (claim.clone())})), both);
+        assert_eq!(created(value!({"dataSourceRef": (claim.clone())})), both);
+        let odd = value!({"apiGroup": "x.io", "kind": "Thing", "name": "a"});
+        assert_eq!(created(value!({"dataSource": odd})), value!({}));
+        let foreign = value!({"dataSourceRef": {"kind": "Thing", "name": "a", "namespace": "other"}});
+        assert_eq!(created(foreign.clone()), foreign);
+    }
+}

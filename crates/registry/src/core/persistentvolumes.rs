@@ -1,16 +1,119 @@
 //! Persistent volumes.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::Rules;
+use corten_api::{Value, time, value};
+
+use crate::prepare::{copy, keep_status, resets_spec_or_status, same};
+use crate::rules::{Request, RowContext, Rules};
+use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at, text, time_at};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumes",
     storage_prefix: "persistentvolumes",
-    prepare_create: drop_status,
+    prepare_create: prepare_create,
     prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec,
+    prepare_subresource: prepare_subresource,
     reset_fields: resets_spec_or_status,
     delete_returns_object: true,
+    columns: &[
+        NAME,
+        text("Capacity", "How much it holds."),
+        text("Access Modes", "How it can be mounted."),
+        text("Reclaim Policy", "What becomes of it when its claim goes."),
+        text("Status", "Whether it is available, bound, released or failed."),
+        text("Claim", "The claim it is bound to."),
+        text("StorageClass", "Its storage class."),
+        text("VolumeAttributesClass", "Its volume attributes class."),
+        text("Reason", "Why it is in its state."),
+        AGE,
+        text("VolumeMode", "File system or raw block device.").wide(),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let claim = object.at(&["spec", "claimRef"]).filter(|claim| !claim.is_null());
+    let claim = claim.map(|c| format!("{}/{}", str_at(c, &["namespace"]), str_at(c, &["name"])));
+    let phase = match time_at(object, &["metadata", "deletionTimestamp"]) {
+        Some(_) => "Terminating",
+        None => str_at(object, &["status", "phase"]),
+    };
+    cells![
+        name(object),
+        quantity(object, &["spec", "capacity", "storage"]),
+        access_modes(object, &["spec", "accessModes"]),
+        str_at(object, &["spec", "persistentVolumeReclaimPolicy"]),
+        phase,
+        claim.unwrap_or_default(),
+        storage_class(object),
+        object.str_at(&["spec", "volumeAttributesClassName"]).unwrap_or(UNSET),
+        str_at(object, &["status", "reason"]),
+        age(object, context),
+        object.str_at(&["spec", "volumeMode"]).unwrap_or(UNSET),
+    ]
+}
+
+fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    let now = time::format(request.now);
+    object.set(&["status"], value!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+}
+
+/// Whoever changes the phase need not say when.
+fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {
+    if sub != "status" {
+        return;
+    }
+    const SINCE: &[&str] = &["status", "lastPhaseTransitionTime"];
+    copy(object, old, &["spec"]);
+    let phase_is_old = same(object, old, &["status", "phase"]);
+    if phase_is_old && !present(object, SINCE) {
+        copy(object, old, SINCE);
+    } else if !phase_is_old && (!present(object, SINCE) || same(object, old, SINCE)) {
+        object.set(SINCE, time::format(request.now));
+    }
+}
+
+/// Access modes in their short forms, in a fixed order.
+pub(crate) fn access_modes(object: &Value, path: &[&str]) -> String {
+    let modes = object.items_at(path);
+    let short = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let shown = short.iter().filter(|(mode, _)| modes.iter().any(|m| m.as_str() == Some(mode)));
+    shown.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
+}
+
+/// The class of a volume or claim; an old annotation wins over the field.
+pub(crate) fn storage_class(object: &Value) -> &str {
+    let annotated = object.str_at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]);
+    annotated.unwrap_or_else(|| str_at(object, &["spec", "storageClassName"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_phase_change_is_kept_for_the_client() {
+        let at = |seconds| Request { now: jiff::Timestamp::from_second(seconds).unwrap(), user: None };
+        let mut old = value!({"metadata": {"name": "v"}, "spec": {}});
+        RULES.prepare_for_create(&mut old, &at(10));
+        assert_eq!(
+            old.get("status"),
+            Some(&value!({"phase": "Pending", "lastPhaseTransitionTime": "1970-01-01T00:00:10Z"}))
+        );
+        let after = |status: Value| {
+            let mut new = value!({"metadata": {"name": "v"}, "spec": {}, "status": status});
+            RULES.prepare_for_update("status", &mut new, &old, &at(20));
+            new.str_at(&["status", "lastPhaseTransitionTime"]).map(str::to_owned)
+        };
+        assert_eq!(after(value!({"phase": "Pending"})).as_deref(), Some("1970-01-01T00:00:10Z"));
+        assert_eq!(after(value!({"phase": "Bound"})).as_deref(), Some("1970-01-01T00:00:20Z"));
+        let own = value!({"phase": "Bound", "lastPhaseTransitionTime": "1970-01-01T00:00:15Z"});
+        assert_eq!(after(own).as_deref(), Some("1970-01-01T00:00:15Z"));
+    }
+}

@@ -1,7 +1,11 @@
 //! Replication controllers.
 
+use corten_api::{Str, Value};
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{GarbageCollection, Generation, Rules};
+use crate::rules::{GarbageCollection, Generation, RowContext, Rules, Scale, Selectable};
+use crate::selector::{label_set, labels};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -13,5 +17,39 @@ pub(crate) const RULES: Rules = Rules {
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     garbage_collection: GarbageCollection::Orphan,
+    selectable: &[Selectable {
+        label: "status.replicas",
+        value: |o| Str::from(int_at(o, &["status", "replicas"]).to_string()),
+    }],
+    columns: &[
+        NAME,
+        integer("Desired", "How many pods there should be."),
+        integer("Current", "How many pods there are."),
+        integer("Ready", "How many of them are ready."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        text("Selector", "Labels of the pods that are counted.").wide(),
+    ],
+    row,
+    scale: Some(Scale {
+        spec_replicas: &["spec", "replicas"],
+        status_replicas: &["status", "replicas"],
+        selector: |o| label_set(o.at(&["spec", "selector"])),
+    }),
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
+    cells![
+        name(object),
+        int_at(object, &["spec", "replicas"]),
+        int_at(object, &["status", "replicas"]),
+        int_at(object, &["status", "readyReplicas"]),
+        age(object, context),
+        names,
+        images,
+        labels(object.at(&["spec", "selector"])),
+    ]
+}

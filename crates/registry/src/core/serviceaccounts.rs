@@ -1,11 +1,32 @@
 //! Service accounts.
 
-use crate::rules::Rules;
+use corten_api::Value;
+
+use crate::rules::{RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "serviceaccounts",
     storage_prefix: "serviceaccounts",
+    prepare_create: |object, _| clean_secrets(object),
+    prepare_update: |object, _, _| clean_secrets(object),
     delete_returns_object: true,
+    columns: &[NAME, AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), age(object, context)]
+}
+
+/// Of the secrets it lists an account keeps the names only.
+fn clean_secrets(object: &mut Value) {
+    let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten() {
+        if let Some(secret) = secret.as_object_mut() {
+            secret.retain(|key, _| key == "name");
+        }
+    }
+}

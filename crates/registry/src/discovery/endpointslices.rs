@@ -1,6 +1,9 @@
 //! Endpoint slices.
 
-use crate::rules::{Generation, Rules};
+use corten_api::Value;
+
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, first_few, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "discovery.k8s.io",
@@ -10,5 +13,33 @@ pub(crate) const RULES: Rules = Rules {
         initial: 1,
         counts: &[&["addressType"], &["endpoints"], &["ports"], &["metadata", "labels"]],
     },
+    columns: &[
+        NAME,
+        text("AddressType", "What its addresses are."),
+        text("Ports", "Ports of every endpoint."),
+        text("Endpoints", "Addresses of the endpoints."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    const MOST: usize = 3;
+    let port = |port: &Value| match port.int_at(&["port"]) {
+        Some(number) => number.to_string(),
+        None => port.str_at(&["name"]).unwrap_or("*").to_owned(),
+    };
+    let ports: Vec<String> = object.items_at(&["ports"]).iter().map(port).collect();
+    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let endpoints = object.items_at(&["endpoints"]).iter();
+    let addresses: Vec<&str> =
+        endpoints.flat_map(|e| e.items_at(&["addresses"])).filter_map(Value::as_str).collect();
+    cells![
+        name(object),
+        str_at(object, &["addressType"]),
+        first_few(&ports, MOST),
+        first_few(&addresses, MOST),
+        age(object, context),
+    ]
+}

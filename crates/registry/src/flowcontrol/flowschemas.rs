@@ -1,9 +1,14 @@
 //! Flow schemas.
 
+use std::cmp::Ordering;
+
+use corten_api::Value;
+
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, Listing, RowContext, Rules};
+use crate::table::{AGE, NAME, NONE, age, cells, condition, field, int_at, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "flowcontrol.apiserver.k8s.io",
@@ -14,5 +19,37 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    columns: &[
+        NAME,
+        text("PriorityLevel", "The priority level its requests run at."),
+        text("MatchingPrecedence", "Schemas are tried from the lowest up."),
+        text("DistinguisherMethod", "What tells one flow from another."),
+        AGE,
+        text("MissingPL", "Whether the priority level does not exist."),
+    ],
+    row,
+    listing: Listing::Sorted(by_precedence),
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let method = object.at(&["spec", "distinguisherMethod"]).filter(|m| !m.is_null());
+    cells![
+        name(object),
+        str_at(object, &["spec", "priorityLevelConfiguration", "name"]),
+        precedence(object),
+        method.map_or(NONE, |m| str_at(m, &["type"])),
+        age(object, context),
+        condition(object, "Dangling").map_or("?", |c| str_at(c, &["status"])),
+    ]
+}
+
+fn precedence(object: &Value) -> i64 {
+    int_at(object, &["spec", "matchingPrecedence"])
+}
+
+/// The order in which schemas are tried.
+fn by_precedence(a: &Value, b: &Value) -> Ordering {
+    let rank = |object: &Value| (precedence(object), field(object, &["metadata", "name"]));
+    rank(a).cmp(&rank(b))
+}

@@ -1,11 +1,42 @@
 //! Ingress classes.
 
-use crate::rules::{Generation, Rules};
+use corten_api::Value;
+
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, NONE, age, cells, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "networking.k8s.io",
     resource: "ingressclasses",
     storage_prefix: "ingressclasses",
     generation: Generation::SPEC,
+    columns: &[
+        NAME,
+        text("Controller", "Who serves ingresses of this class."),
+        text("Parameters", "What configures the class further."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    const DEFAULT: &[&str] = &["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"];
+    let mut shown = str_at(object, &["metadata", "name"]).to_owned();
+    if object.str_at(DEFAULT) == Some("true") {
+        shown.push_str(" (default)");
+    }
+    let parameters = object.at(&["spec", "parameters"]).filter(|p| !p.is_null()).map(|parameters| {
+        let (kind, name) = (str_at(parameters, &["kind"]), str_at(parameters, &["name"]));
+        match parameters.str_at(&["apiGroup"]) {
+            Some(group) => format!("{kind}.{group}/{name}"),
+            None => format!("{kind}/{name}"),
+        }
+    });
+    cells![
+        shown,
+        str_at(object, &["spec", "controller"]),
+        parameters.unwrap_or_else(|| NONE.to_owned()),
+        age(object, context),
+    ]
+}

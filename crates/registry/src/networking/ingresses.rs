@@ -1,7 +1,11 @@
 //! Ingresses.
 
+use corten_api::Value;
+
+use crate::core::services::load_balancer;
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, NONE, age, cells, count, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "networking.k8s.io",
@@ -12,5 +16,45 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    columns: &[
+        NAME,
+        text("Class", "The class that serves it."),
+        text("Hosts", "Host names its rules are for."),
+        text("Address", "Where it can be reached."),
+        text("Ports", "Ports it is served on."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![
+        name(object),
+        object.str_at(&["spec", "ingressClassName"]).unwrap_or(NONE),
+        hosts(object),
+        load_balancer(object),
+        if count(object, &["spec", "tls"]) > 0 { "80, 443" } else { "80" },
+        age(object, context),
+    ]
+}
+
+/// The first hosts that rules name, and how many more rules there are.
+fn hosts(object: &Value) -> String {
+    const MOST: usize = 3;
+    let rules = object.items_at(&["spec", "rules"]);
+    let mut hosts = Vec::new();
+    let mut more = false;
+    for rule in rules {
+        more |= hosts.len() == MOST;
+        let host = str_at(rule, &["host"]);
+        if !more && !host.is_empty() {
+            hosts.push(host);
+        }
+    }
+    match hosts.join(",") {
+        none if none.is_empty() => "*".to_owned(),
+        hosts if more => format!("{hosts} + {} more...", rules.len() - MOST),
+        hosts => hosts,
+    }
+}

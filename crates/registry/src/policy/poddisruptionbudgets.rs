@@ -1,7 +1,10 @@
 //! Pod disruption budgets.
 
+use corten_api::Value;
+
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, int_at, integer, name, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "policy",
@@ -13,5 +16,28 @@ pub(crate) const RULES: Rules = Rules {
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     unconditional_update: false,
+    columns: &[
+        NAME,
+        text("Min Available", "How many pods must stay available."),
+        text("Max Unavailable", "How many pods may be unavailable."),
+        integer("Allowed Disruptions", "How many pods may be disrupted now."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let bound = |key: &str| match object.at(&["spec", key]) {
+        Some(Value::String(text)) => text.to_string(),
+        Some(Value::Int(number)) => number.to_string(),
+        _ => "N/A".to_owned(),
+    };
+    cells![
+        name(object),
+        bound("minAvailable"),
+        bound("maxUnavailable"),
+        int_at(object, &["status", "disruptionsAllowed"]),
+        age(object, context),
+    ]
+}

@@ -1,5 +1,6 @@
 //! Cluster role bindings.
 
+use crate::rbac::rolebindings;
 use crate::rules::{NameRule, Rules};
 
 pub(crate) const RULES: Rules = Rules {
@@ -8,5 +9,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "clusterrolebindings",
     name: NameRule::PathSegment,
     create_on_update: true,
+    columns: rolebindings::COLUMNS,
+    row: rolebindings::row,
     ..Rules::DEFAULT
 };

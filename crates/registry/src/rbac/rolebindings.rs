@@ -1,6 +1,9 @@
 //! Role bindings.
 
-use crate::rules::{NameRule, Rules};
+use corten_api::Value;
+
+use crate::rules::{Column, NameRule, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "rbac.authorization.k8s.io",
@@ -8,5 +11,38 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "rolebindings",
     name: NameRule::PathSegment,
     create_on_update: true,
+    columns: COLUMNS,
+    row: row,
     ..Rules::DEFAULT
 };
+
+/// The columns of bindings in a namespace and in the cluster.
+pub(crate) const COLUMNS: &[Column] = &[
+    NAME,
+    text("Role", "What is granted."),
+    AGE,
+    text("Users", "Users it is granted to.").wide(),
+    text("Groups", "Groups it is granted to.").wide(),
+    text("ServiceAccounts", "Service accounts it is granted to.").wide(),
+];
+
+/// The row of bindings in a namespace and in the cluster.
+pub(crate) fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let role = |key: &str| str_at(object, &["roleRef", key]);
+    let subjects = |kind: &str, shown: fn(&Value) -> String| {
+        let subjects = object.items_at(&["subjects"]).iter();
+        let shown = subjects.filter(|s| s.str_at(&["kind"]) == Some(kind)).map(shown);
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    let bare = |subject: &Value| str_at(subject, &["name"]).to_owned();
+    let account =
+        |subject: &Value| format!("{}/{}", str_at(subject, &["namespace"]), str_at(subject, &["name"]));
+    cells![
+        name(object),
+        format!("{}/{}", role("kind"), role("name")),
+        age(object, context),
+        subjects("User", bare),
+        subjects("Group", bare),
+        subjects("ServiceAccount", account),
+    ]
+}

@@ -1,6 +1,9 @@
 //! Device classes.
 
-use crate::rules::{Generation, Rules};
+use corten_api::Value;
+
+use crate::rules::{Generation, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
@@ -8,5 +11,11 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "deviceclasses",
     generation: Generation::SPEC,
     delete_returns_object: true,
+    columns: &[NAME, AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), age(object, context)]
+}

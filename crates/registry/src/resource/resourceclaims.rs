@@ -1,9 +1,12 @@
 //! Resource claims.
 
+use corten_api::Value;
+
 use crate::prepare::{
-    drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
+    drop_status, keep_status, resets_spec_and_metadata_or_status, same, status_keeps_spec_and_metadata,
 };
-use crate::rules::Rules;
+use crate::rules::{Request, RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, count, name, present, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
@@ -11,8 +14,71 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "resourceclaims",
     prepare_create: drop_status,
     prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec_and_metadata,
+    prepare_subresource: prepare_subresource,
     reset_fields: resets_spec_and_metadata_or_status,
     delete_returns_object: true,
+    columns: &[NAME, text("State", "Whether it is pending, allocated, reserved, deleted."), AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), state(object), age(object, context)]
+}
+
+fn state(object: &Value) -> String {
+    let deleted = present(object, &["metadata", "deletionTimestamp"]);
+    let allocated = present(object, &["status", "allocation"]);
+    let states = [
+        (deleted, "deleted"),
+        (!deleted && !allocated, "pending"),
+        (allocated, "allocated"),
+        (allocated && count(object, &["status", "reservedFor"]) > 0, "reserved"),
+    ];
+    states.iter().filter(|(is, _)| *is).map(|(_, state)| *state).collect::<Vec<_>>().join(",")
+}
+
+fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {
+    status_keeps_spec_and_metadata(sub, object, old, request);
+    if sub == "status" {
+        forget_lost_devices(object, old);
+    }
+}
+
+/// What drivers said of a device goes when the device is no longer allocated.
+fn forget_lost_devices(object: &mut Value, old: &Value) {
+    const RESULTS: &[&str] = &["status", "allocation", "devices", "results"];
+    let same_device =
+        |a: &Value, b: &Value| ["driver", "pool", "device", "shareID"].iter().all(|key| same(a, b, &[key]));
+    let kept = object.items_at(RESULTS);
+    let lost = old.items_at(RESULTS).iter().filter(|was| !kept.iter().any(|is| same_device(was, is)));
+    let lost: Vec<&Value> = lost.collect();
+    let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
+    devices.retain(|device| !lost.iter().any(|gone| same_device(device, gone)));
+    if devices.is_empty() {
+        status.remove("devices");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn lost_devices_are_forgotten() {
+        let request = Request { now: jiff::Timestamp::UNIX_EPOCH, user: None };
+        let device = |name: &str| value!({"driver": "d", "pool": "p", "device": name});
+        let old = value!({"status": {
+            "allocation": {"devices": {"results": [(device("a")), (device("b"))]}},
+        }});
+        let mut new = value!({"status": {
+            "allocation": {"devices": {"results": [(device("b"))]}},
+            "devices": [(device("a")), (device("b")), (device("c"))],
+        }});
+        RULES.prepare_for_update("status", &mut new, &old, &request);
+        assert_eq!(new.at(&["status", "devices"]), Some(&value!([(device("b")), (device("c"))])));
+    }
+}

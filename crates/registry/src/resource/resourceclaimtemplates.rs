@@ -1,11 +1,20 @@
 //! Resource claim templates.
 
-use crate::rules::Rules;
+use corten_api::Value;
+
+use crate::rules::{RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "resourceclaimtemplates",
     storage_prefix: "resourceclaimtemplates",
     delete_returns_object: true,
+    columns: &[NAME, AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), age(object, context)]
+}

@@ -1,20 +1,76 @@
 //! Resource pool status requests: answered once, in their status.
 
+use corten_api::Value;
+
 use crate::prepare::{
-    drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
+    keep_status, remove_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
-use crate::rules::Rules;
+use crate::rules::{RowContext, Rules};
+use crate::table::{NAME, NONE, cells, count, int_at, integer, name, present, since, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "resourcepoolstatusrequests",
     storage_version: "v1alpha3",
     storage_prefix: "resourcepoolstatusrequests",
-    prepare_create: drop_status,
+    prepare_create: remove_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
     unconditional_update: false,
     delete_returns_object: true,
+    columns: &[
+        NAME,
+        text("Driver", "The driver whose pools are asked for."),
+        text("Total", "How many devices there are."),
+        text("Available", "How many of them are free."),
+        text("Allocated", "How many are in use."),
+        text("Unavailable", "How many are neither."),
+        text("Errors", "How many pools are not valid."),
+        integer("Pools", "How many pools there are."),
+        text("Status", "Whether the answer is there."),
+        text("Completed", "How long ago the answer was complete."),
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    let verdict = object.items_at(&["status", "conditions"]).iter().find(|c| {
+        c.str_at(&["status"]) == Some("True") && matches!(c.str_at(&["type"]), Some("Complete" | "Failed"))
+    });
+    let verdict = verdict.map_or(("Pending", &Value::Null), |c| (str_at(c, &["type"]), c));
+    let pools = object.items_at(&["status", "pools"]);
+    let pool_count = int_at(object, &["status", "poolCount"]);
+    let status = match verdict.0 {
+        "Complete" if pool_count > count(object, &["status", "pools"]) => {
+            format!("Complete ({}/{pool_count} pools)", pools.len())
+        }
+        status => status.to_owned(),
+    };
+    let counted = present(object, &["status"]) && verdict.0 != "Failed";
+    let total = |key: &str| match counted {
+        true => pools.iter().map(|pool| int_at(pool, &[key])).sum::<i64>().to_string(),
+        false => "-".to_owned(),
+    };
+    let errors = match counted {
+        true => pools.iter().filter(|pool| present(pool, &["validationError"])).count().to_string(),
+        false => "-".to_owned(),
+    };
+    let completed = match verdict {
+        ("Complete", condition) => since(condition, &["lastTransitionTime"], context),
+        _ => NONE.to_owned(),
+    };
+    cells![
+        name(object),
+        str_at(object, &["spec", "driver"]),
+        total("totalDevices"),
+        total("availableDevices"),
+        total("allocatedDevices"),
+        total("unavailableDevices"),
+        errors,
+        pool_count,
+        status,
+        completed,
+    ]
+}

@@ -1,6 +1,9 @@
 //! Workloads: templates of pod groups.
 
-use crate::rules::Rules;
+use corten_api::Value;
+
+use crate::rules::{RowContext, Rules};
+use crate::table::{AGE, NAME, age, cells, name};
 
 pub(crate) const RULES: Rules = Rules {
     group: "scheduling.k8s.io",
@@ -8,5 +11,11 @@ pub(crate) const RULES: Rules = Rules {
     storage_version: "v1beta1",
     storage_prefix: "workloads",
     unconditional_update: false,
+    columns: &[NAME, AGE],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![name(object), age(object, context)]
+}

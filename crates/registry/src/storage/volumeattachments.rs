@@ -1,9 +1,12 @@
 //! Volume attachments.
 
+use corten_api::Value;
+
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
-use crate::rules::Rules;
+use crate::rules::{Column, RowContext, Rules};
+use crate::table::{AGE, NAME, age, boolean, cells, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
@@ -15,5 +18,25 @@ pub(crate) const RULES: Rules = Rules {
     reset_fields: resets_spec_and_metadata_or_status,
     unconditional_update: false,
     delete_returns_object: true,
+    columns: &[
+        NAME,
+        Column { format: "name", ..text("Attacher", "The driver that attaches it.") },
+        text("PV", "The volume."),
+        text("Node", "The node."),
+        boolean("Attached", "Whether it is attached."),
+        AGE,
+    ],
+    row,
     ..Rules::DEFAULT
 };
+
+fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
+    cells![
+        name(object),
+        str_at(object, &["spec", "attacher"]),
+        str_at(object, &["spec", "source", "persistentVolumeName"]),
+        str_at(object, &["spec", "nodeName"]),
+        object.bool_at(&["status", "attached"]).unwrap_or(false),
+        age(object, context),
+    ]
+}
