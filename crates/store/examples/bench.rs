@@ -26,9 +26,25 @@ fn main() -> Result<(), Error> {
         .expect("a runtime");
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = std::env::args_os().nth(1).map_or(scratch.path().to_owned(), PathBuf::from);
+    runtime.block_on(idle(&dir.join("idle")))?;
     runtime.block_on(one_writer(&dir.join("one")))?;
     runtime.block_on(many_writers(&dir.join("many")))?;
     runtime.block_on(reopen(&dir.join("reopen")))
+}
+
+async fn idle(dir: &Path) -> Result<(), Error> {
+    let before = status("VmRSS:");
+    let store = Store::open(dir, Options::default())?;
+    store.commit(put("a", 0).into()).await?;
+    let (after, processor) = (status("VmRSS:"), processor_time());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    println!(
+        "idle: memory {before} without a store, {after} with an empty one; \
+         {:?} of processor time in 3 s",
+        processor_time() - processor
+    );
+    store.close();
+    Ok(())
 }
 
 async fn one_writer(dir: &Path) -> Result<(), Error> {

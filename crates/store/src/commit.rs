@@ -51,6 +51,7 @@ impl Committer {
 
     /// Works until the queue is closed and empty.
     pub(crate) fn run(mut self) {
+        let _end = End(Arc::clone(&self.shared));
         loop {
             let scrub_pending = self.scrub_target().is_some() && !self.scrub_failed;
             match self.shared.queue.take(!scrub_pending) {
@@ -59,7 +60,6 @@ impl Committer {
                 Work::Closed => break,
             }
         }
-        self.shared.observers.close();
         self.shared.readers.close();
         if let Err(error) = self.witness.sync() {
             tracing::warn!(%error, "cannot sync the record of the last acknowledged revision");
@@ -187,6 +187,17 @@ impl Committer {
                 self.scrub_failed = true;
             }
         }
+    }
+}
+
+/// However the committer ends, even by an observer's panic, nobody is left waiting for it.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.queue.abort();
+        self.0.readers.close();
+        self.0.observers.close();
     }
 }
 

@@ -124,10 +124,14 @@ impl Housekeeper {
             let chores = [Self::expire_leases, Self::compact_history, Self::fold_log];
             let mut next: Option<Instant> = None;
             for chore in chores {
-                let again = chore(&mut self).unwrap_or_else(|error| {
-                    tracing::warn!(error = &error as &dyn StdError, "housekeeping failed");
-                    Some(Instant::now() + RETRY)
-                });
+                let again = match chore(&mut self) {
+                    Ok(again) => again,
+                    Err(Error::Closed) => return,
+                    Err(error) => {
+                        tracing::warn!(error = &error as &dyn StdError, "housekeeping failed");
+                        Some(Instant::now() + RETRY)
+                    }
+                };
                 next = next.into_iter().chain(again).min();
             }
             if !self.shared.housekeeping.sleep(next) {

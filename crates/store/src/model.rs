@@ -178,7 +178,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// How the embedded store is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How far back reads and watches can reach before automatic compaction.
     pub history: Duration,

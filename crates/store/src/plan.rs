@@ -223,3 +223,53 @@ impl<'a> Planner<'a> {
         self.changes.writes.push(Write { event: Arc::new(event), digest: self.digest });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Expect;
+
+    fn put(key: &str, expect: Expect, lease: Option<LeaseId>) -> Txn {
+        Op::Put { key: key.into(), expect, value: NewValue::default(), lease }.into()
+    }
+
+    fn check(steps: impl FnOnce(&mut Planner<'_>)) -> Vec<String> {
+        let (state, leases) = (State::default(), Leases::default());
+        let mut planner = Planner::new(&state, &leases, 0, 10, Instant::now());
+        steps(&mut planner);
+        let show = |write: &Write| {
+            let event = &write.event;
+            let sign = if event.current.is_some() { '+' } else { '-' };
+            format!("{}{sign}{}", event.revision, event.key)
+        };
+        planner.finish().0.writes.iter().map(show).collect()
+    }
+
+    #[test]
+    fn a_conflict_fails_only_its_own_transaction() {
+        let writes = check(|planner| {
+            planner.txn(put("a", Expect::Absent, None)).unwrap();
+            let second = planner.txn(put("a", Expect::Absent, None));
+            let Err(Error::Conflict { op: 0, current: Some(current) }) = second else { panic!() };
+            assert_eq!(current.mod_revision, 11, "sees what came before it in the batch");
+            let third = planner.txn(put("a", Expect::ModRevision(11), None)).unwrap();
+            assert_eq!(third.revision, 12, "a conflict uses no revision");
+        });
+        assert_eq!(writes, ["11+a", "12+a"]);
+    }
+
+    #[test]
+    fn a_lease_ends_with_what_the_same_batch_attached_to_it() {
+        let writes = check(|planner| {
+            let lease = Some(planner.grant(Duration::from_secs(1)));
+            planner.txn(put("kept", Expect::Any, lease)).unwrap();
+            planner.txn(put("gone", Expect::Any, lease)).unwrap();
+            planner.txn(put("kept", Expect::Any, None)).unwrap();
+            planner.revoke(LeaseId(1)).unwrap();
+            let late = planner.txn(put("late", Expect::Any, lease));
+            assert!(matches!(late, Err(Error::UnknownLease)));
+            assert!(matches!(planner.keep_alive(LeaseId(1)), Err(Error::UnknownLease)));
+        });
+        assert_eq!(writes, ["11+kept", "12+gone", "13+kept", "14-gone"]);
+    }
+}

@@ -105,6 +105,13 @@ impl Queue {
         Work::Batch(batch)
     }
 
+    /// Accepts nothing more and forgets what waits.
+    pub(crate) fn abort(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.requests.clear();
+    }
+
     /// Accepts nothing more; what waits is still done.
     pub(crate) fn close(&self) {
         self.waiting.lock().closed = true;

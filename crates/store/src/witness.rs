@@ -35,14 +35,16 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Opens the record; `None` when there was none or it cannot be read.
+    /// Opens the record; `None` when there is none yet. A file that was never written is empty: the
+    /// first write is synced before the store is used.
     pub(crate) fn open(path: &Path) -> Result<(Witness, Result<Option<Marks>, Damage>), Error> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         match opened {
             Ok(mut file) => {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).map_err(Error::file(path))?;
-                Ok((Witness { file }, decode(&bytes).map(Some)))
+                let marks = if bytes.is_empty() { Ok(None) } else { decode(&bytes).map(Some) };
+                Ok((Witness { file }, marks))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let mut options = OpenOptions::new();

@@ -1,4 +1,5 @@
 //! The store's contract, one promise per test.
+#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
 
@@ -375,6 +376,41 @@ async fn a_second_opener_is_told_who_is_in_the_way() {
     store.close();
     assert!(matches!(commit(&clone, vec![put("/a", "")]).await, Err(Error::Closed)));
     open(dir.path());
+}
+
+struct Panicking;
+
+impl Observer for Panicking {
+    fn apply(&self, _: &[Arc<Event>], _: Revision) {
+        panic!("an observer's bug");
+    }
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_closes_the_store_instead_of_hanging_it() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut watch = store.watch("/", 0).unwrap();
+    store.observe("/", Arc::new(Panicking));
+    for _ in 0..2 {
+        assert!(matches!(commit(&store, vec![put("/a", "1")]).await, Err(Error::Closed)));
+    }
+    assert_eq!(take(&mut watch, 1).await, ["1: - -> /a=1@1"]);
+    assert!(matches!(watch.next().await, Err(Error::Closed)));
+    store.close();
+    assert_eq!(show(&open(dir.path()).get("/a").unwrap()), "/a=1@1", "it was on disk");
+}
+
+#[tokio::test]
+async fn a_closed_store_does_not_read_the_disk() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    commit(&store, vec![put("/a", "1")]).await.unwrap();
+    let clone = store.clone();
+    store.close();
+    assert!(matches!(clone.events_since("/", 0, 1, 9).await, Err(Error::Closed)));
+    assert!(matches!(clone.range_at("/", "", 0, 0).await, Err(Error::Closed)));
+    assert!(clone.get("/a").is_some());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Damages the files of a store and opens it: whatever was acknowledged is either all there, or the
 //! store says that it is not.
+#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
 
@@ -137,6 +138,21 @@ async fn damage_before_the_last_transaction_is_noticed_without_the_witness() {
 }
 
 #[tokio::test]
+async fn damage_within_the_last_transaction_is_a_torn_tail_to_all_but_the_witness() {
+    let dir = six_transactions().await;
+    let log = fs::read(dir.path().join(LOG)).unwrap();
+    let last = last_transaction(&log);
+    for at in (last..log.len()).step_by(5000) {
+        let damaged = killed(dir.path());
+        flip(&damaged.path().join(LOG), at);
+        let opened = Store::open(damaged.path(), Options::default());
+        assert!(matches!(opened, Err(Error::Corrupt(Damage::LostTail { .. }))), "byte {at}");
+        fs::remove_file(damaged.path().join("witness")).unwrap();
+        assert_eq!(open(damaged.path()).revision(), 5, "byte {at}");
+    }
+}
+
+#[tokio::test]
 async fn no_flipped_bit_in_the_database_is_read_silently() {
     let dir = six_transactions().await;
     open(dir.path()).close();
@@ -204,6 +220,8 @@ async fn damaged_history_is_reported_when_it_is_read() {
     assert_eq!(store.get("/1").unwrap().value, "again");
 }
 
+type Harm<'a> = &'a dyn Fn(&Path);
+
 #[tokio::test]
 async fn an_operator_can_accept_the_loss() {
     let log_damage = |dir: &Path| cut(&dir.join(LOG), 10);
@@ -212,7 +230,7 @@ async fn an_operator_can_accept_the_loss() {
         connection.execute("UPDATE kv SET value = x'00' WHERE rev = 3", []).unwrap();
     };
     let witness_damage = |dir: &Path| flip(&dir.join("witness"), 9);
-    let table: [(&dyn Fn(&Path), &[&str]); 3] = [
+    let table: [(Harm<'_>, &[&str]); 3] = [
         (&log_damage, &["/0", "/1", "/2", "/3", "/4"]),
         (&record_damage, &["/1", "/3", "/4"]),
         (&witness_damage, &["/1", "/2", "/3", "/4"]),

@@ -1,5 +1,6 @@
 //! Random histories on the store and on a model that keeps everything; both must agree on the
 //! present, on every uncompacted revision of the past, and on what happened in between.
+#![expect(clippy::unwrap_used, reason = "helpers of a test may panic as the test itself")]
 
 mod common;
 

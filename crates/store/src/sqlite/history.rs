@@ -16,17 +16,29 @@ use crate::{Damage, Entry, Error, Event, Revision};
 /// Connections for reading, opened when needed; one is kept for the next reader.
 pub(crate) struct Readers {
     path: PathBuf,
-    idle: Mutex<Option<Connection>>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    connection: Option<Connection>,
+    closed: bool,
 }
 
 impl Readers {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Readers { path, idle: Mutex::new(None) }
+        Readers { path, idle: Mutex::default() }
     }
 
     /// Runs `read` on one consistent snapshot of the database.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
-        let idle = self.idle.lock().take();
+        let idle = {
+            let mut idle = self.idle.lock();
+            if idle.closed {
+                return Err(Error::Closed);
+            }
+            idle.connection.take()
+        };
         let connection = match idle {
             Some(connection) => connection,
             None => super::open_beside(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
@@ -34,12 +46,15 @@ impl Readers {
         let snapshot = connection.unchecked_transaction()?;
         let result = read(&snapshot)?;
         snapshot.finish()?;
-        self.idle.lock().replace(connection);
+        let mut idle = self.idle.lock();
+        if !idle.closed {
+            idle.connection = Some(connection);
+        }
         Ok(result)
     }
 
     pub(crate) fn close(&self) {
-        self.idle.lock().take();
+        *self.idle.lock() = Idle { connection: None, closed: true };
     }
 }
 

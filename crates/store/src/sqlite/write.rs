@@ -1,5 +1,7 @@
 //! The committer's side of the database: appending rows, and removing those that are compacted.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{meta, row::Header, signed, unsigned};
@@ -15,6 +17,9 @@ const SUPERSEDED: &str =
 const ROW_BYTES: usize = 128;
 /// What a transaction costs in the log beyond its rows, roughly.
 const TRANSACTION_BYTES: usize = super::PAGE_BYTES as usize;
+
+/// How long a straggling reader can hold up the last fold; without it the next open takes longer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Engine {
     connection: Connection,
@@ -67,6 +72,7 @@ impl Engine {
 
     /// Folds the log into the database and empties it.
     pub(crate) fn close(self) -> Result<(), Error> {
+        self.connection.busy_timeout(CLOSE_PATIENCE)?;
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         self.connection.close().map_err(|(_, error)| error)?;
         Ok(())
