@@ -1,0 +1,195 @@
+//! `corten bench apiserver`: one run from a fresh data directory to a restart with everything in it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+
+use crate::http::Target;
+use crate::process::{ServerProcess, raise_open_files_limit};
+use crate::raw::{self, RawPlan};
+use crate::report::{Phase, Report};
+use crate::{objects, usage, watching};
+
+/// Parts of a server that would work on the pods, or on the machine, while we measure.
+const WITHOUT: &str = "agent,scheduler,controller-manager,proxy,dns";
+
+/// What to measure, and how much of it.
+#[derive(Clone, Debug)]
+pub struct ApiserverOptions {
+    /// Pods to create; all other phases work on them.
+    pub pods: usize,
+    /// Connections that send requests.
+    pub connections: usize,
+    /// Watchers while pods are patched.
+    pub watchers: usize,
+    /// Watchers to whom nothing is sent.
+    pub idle_watchers: usize,
+    /// Single pods to read, in each of the two ways.
+    pub gets: usize,
+    /// Times all pods are listed.
+    pub lists: usize,
+    /// Status patches sent in one burst.
+    pub patches: usize,
+    /// Status patches per second at a steady pace; at least 1.
+    pub steady_rate: u32,
+    /// How long the steady pace is held.
+    pub steady_seconds: u32,
+    /// How long the idle server is observed.
+    pub idle_seconds: u32,
+    /// The server to measure; this very program if none is given.
+    pub server_binary: Option<PathBuf>,
+    /// Whether to measure the machine's own limits first, with a child `bench raw-server` of this program.
+    pub raw: bool,
+    /// Where to make the temporary data directory. It should be on a disk, not in memory.
+    pub work_dir: PathBuf,
+}
+
+impl Default for ApiserverOptions {
+    fn default() -> Self {
+        ApiserverOptions {
+            pods: 5_000,
+            connections: 32,
+            watchers: 100,
+            idle_watchers: 1_000,
+            gets: 40_000,
+            lists: 20,
+            patches: 1_000,
+            steady_rate: 50,
+            steady_seconds: 5,
+            idle_seconds: 10,
+            server_binary: None,
+            raw: true,
+            work_dir: env::temp_dir(),
+        }
+    }
+}
+
+/// A run in progress.
+pub(crate) struct Session {
+    pub(crate) options: ApiserverOptions,
+    pub(crate) target: Arc<Target>,
+    pub(crate) pid: u32,
+    pub(crate) report: Report,
+}
+
+impl Session {
+    /// Starts counting CPU time.
+    pub(crate) fn meter(&self) -> anyhow::Result<Meter> {
+        let client = usage::cpu_seconds(std::process::id())?;
+        Ok(Meter { pid: self.pid, server: usage::cpu_seconds(self.pid)?, client })
+    }
+
+    fn note_memory(&mut self, measure: &'static str) -> anyhow::Result<()> {
+        let resident = usage::resident_mb(self.pid)?;
+        self.report.phase("memory").set(measure, resident);
+        Ok(())
+    }
+}
+
+/// CPU time at the beginning of a phase.
+pub(crate) struct Meter {
+    pid: u32,
+    server: f64,
+    client: f64,
+}
+
+impl Meter {
+    pub(crate) fn finish(self, phase: &mut Phase) -> anyhow::Result<()> {
+        phase
+            .set("server_cpu_s", usage::cpu_seconds(self.pid)? - self.server)
+            .set("client_cpu_s", usage::cpu_seconds(std::process::id())? - self.client);
+        Ok(())
+    }
+}
+
+/// Runs the whole benchmark. Takes half a minute, and a temporary directory that is removed at the end.
+pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
+    ensure!(options.pods > 0, "there must be at least one pod");
+    ensure!(options.connections > 0, "there must be at least one connection");
+    ensure!(options.steady_rate > 0, "the steady rate must be at least one patch per second");
+    raise_open_files_limit()?;
+    let this_program = env::current_exe().context("cannot find this program")?;
+    let binary = options.server_binary.clone().unwrap_or_else(|| this_program.clone());
+    let dir = tempfile::Builder::new()
+        .prefix("corten-bench-")
+        .tempdir_in(&options.work_dir)
+        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+
+    let mut report = Report::default();
+    if options.raw {
+        measure_machine(&this_program, dir.path(), &options, &mut report).await?;
+    }
+    let server = start_server(&binary, dir.path()).await?;
+    report.phase("start").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
+    let mut session = Session { options, target: Arc::clone(&server.target), pid: server.pid, report };
+    run_phases(&mut session).await.with_context(|| last_words(dir.path()))?;
+    let Session { mut report, .. } = session;
+
+    let stopped_after = server.stop().await?;
+    let server = start_server(&binary, dir.path()).await.context("after a restart")?;
+    report
+        .phase("restart")
+        .set("stop_ms", stopped_after.as_secs_f64() * 1e3)
+        .set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
+    let resident = usage::resident_mb(server.pid)?;
+    report.phase("memory").set("restarted_mb", resident);
+    server.stop().await?;
+    Ok(report)
+}
+
+async fn measure_machine(
+    this_program: &Path,
+    dir: &Path,
+    options: &ApiserverOptions,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let raw_dir = dir.join("raw");
+    fs::create_dir(&raw_dir)?;
+    raw::measure_appends(&raw_dir, report).await?;
+    let plan = RawPlan { connections: options.connections, gets: options.gets, bulks: options.lists };
+    raw::measure_http(this_program, &raw_dir, plan, report).await
+}
+
+async fn start_server(binary: &Path, dir: &Path) -> anyhow::Result<ServerProcess> {
+    let kubeconfig = dir.join("kubeconfig");
+    let data_dir = dir.join("data");
+    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
+    arguments.extend(["--secure-port", "0", "--disable", WITHOUT, "--write-kubeconfig"].map(OsString::from));
+    arguments.push(kubeconfig.clone().into());
+    ServerProcess::start(binary, &arguments, &kubeconfig, "/readyz", &log_path(dir)).await
+}
+
+/// Everything that is asked of a running server, in order.
+pub(crate) async fn run_phases(session: &mut Session) -> anyhow::Result<()> {
+    session.note_memory("start_mb")?;
+    objects::prepare(session).await?;
+    objects::create(session).await?;
+    session.note_memory("created_mb")?;
+    objects::get(session, "get", "").await?;
+    objects::get(session, "get_rv0", "?resourceVersion=0").await?;
+    objects::list(session).await?;
+    objects::update(session).await?;
+    session.note_memory("updated_mb")?;
+    watching::burst(session).await?;
+    watching::steady(session).await?;
+    watching::idle(session).await?;
+    session.note_memory("idle_mb")?;
+    watching::idle_watchers(session).await?;
+    let peak = usage::peak_resident_mb(session.pid)?;
+    session.report.phase("memory").set("peak_mb", peak);
+    Ok(())
+}
+
+fn log_path(dir: &Path) -> PathBuf {
+    dir.join("server.log")
+}
+
+/// The end of the server's log, for an error message: the directory is gone when it is read.
+fn last_words(dir: &Path) -> String {
+    let log = crate::process::tail(&log_path(dir));
+    format!("the benchmark stopped; {log}")
+}
