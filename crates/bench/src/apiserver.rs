@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 
 use crate::http::Target;
-use crate::process::{ServerProcess, raise_open_files_limit};
+use crate::process::{self, ServerProcess};
 use crate::raw::{self, RawPlan};
 use crate::report::{Phase, Report};
 use crate::{objects, usage, watching};
@@ -69,14 +69,14 @@ impl Default for ApiserverOptions {
 }
 
 /// A run in progress.
-pub(crate) struct Session {
+pub(crate) struct Session<'a> {
     pub(crate) options: ApiserverOptions,
     pub(crate) target: Arc<Target>,
     pub(crate) pid: u32,
-    pub(crate) report: Report,
+    pub(crate) report: &'a mut Report,
 }
 
-impl Session {
+impl Session<'_> {
     /// Starts counting CPU time.
     pub(crate) fn meter(&self) -> anyhow::Result<Meter> {
         let client = usage::cpu_seconds(std::process::id())?;
@@ -111,7 +111,7 @@ pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
     ensure!(options.pods > 0, "there must be at least one pod");
     ensure!(options.connections > 0, "there must be at least one connection");
     ensure!(options.steady_rate > 0, "the steady rate must be at least one patch per second");
-    raise_open_files_limit()?;
+    process::raise_open_files_limit()?;
     let this_program = env::current_exe().context("cannot find this program")?;
     let binary = options.server_binary.clone().unwrap_or_else(|| this_program.clone());
     let dir = tempfile::Builder::new()
@@ -120,25 +120,36 @@ pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
         .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
 
     let mut report = Report::default();
+    let outcome = measure(options, &this_program, &binary, dir.path(), &mut report).await;
+    outcome.with_context(|| format!("the benchmark stopped; measured so far:\n{}", report.table()))?;
+    Ok(report)
+}
+
+async fn measure(
+    options: ApiserverOptions,
+    this_program: &Path,
+    binary: &Path,
+    dir: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     if options.raw {
-        measure_machine(&this_program, dir.path(), &options, &mut report).await?;
+        measure_machine(this_program, dir, &options, report).await?;
     }
-    let server = start_server(&binary, dir.path()).await?;
+    let server = start_server(binary, dir).await?;
     report.phase("start").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
     let mut session = Session { options, target: Arc::clone(&server.target), pid: server.pid, report };
-    run_phases(&mut session).await.with_context(|| last_words(dir.path()))?;
-    let Session { mut report, .. } = session;
+    // The log is gone with its directory when the error is read.
+    run_phases(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
 
     let stopped_after = server.stop().await?;
-    let server = start_server(&binary, dir.path()).await.context("after a restart")?;
+    let server = start_server(binary, dir).await.context("cannot restart the server")?;
     report
         .phase("restart")
         .set("stop_ms", stopped_after.as_secs_f64() * 1e3)
         .set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
-    let resident = usage::resident_mb(server.pid)?;
-    report.phase("memory").set("restarted_mb", resident);
+    report.phase("memory").set("restarted_mb", usage::resident_mb(server.pid)?);
     server.stop().await?;
-    Ok(report)
+    Ok(())
 }
 
 async fn measure_machine(
@@ -164,7 +175,7 @@ async fn start_server(binary: &Path, dir: &Path) -> anyhow::Result<ServerProcess
 }
 
 /// Everything that is asked of a running server, in order.
-pub(crate) async fn run_phases(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn run_phases(session: &mut Session<'_>) -> anyhow::Result<()> {
     session.note_memory("start_mb")?;
     objects::prepare(session).await?;
     objects::create(session).await?;
@@ -186,10 +197,4 @@ pub(crate) async fn run_phases(session: &mut Session) -> anyhow::Result<()> {
 
 fn log_path(dir: &Path) -> PathBuf {
     dir.join("server.log")
-}
-
-/// The end of the server's log, for an error message: the directory is gone when it is read.
-fn last_words(dir: &Path) -> String {
-    let log = crate::process::tail(&log_path(dir));
-    format!("the benchmark stopped; {log}")
 }

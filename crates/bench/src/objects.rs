@@ -14,8 +14,9 @@ use crate::report::Phase;
 
 const JSON: &str = "application/json";
 
-/// Makes the namespace and its service account; on a server with controllers they may be there already.
-pub(crate) async fn prepare(session: &Session) -> anyhow::Result<()> {
+/// Makes the namespace and its service account. They may be there already, and a server without admission may
+/// not know them; whether pods can be made without is for the next phase to find out.
+pub(crate) async fn prepare(session: &Session<'_>) -> anyhow::Result<()> {
     let namespace =
         format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#);
     let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#.to_owned();
@@ -25,14 +26,14 @@ pub(crate) async fn prepare(session: &Session) -> anyhow::Result<()> {
         let content = Some((JSON, body.as_bytes()));
         write_request(&mut request, &session.target.host, "POST", format_args!("{path}"), content);
         let (status, answer) = once(session, &request).await?;
-        if !matches!(status, 200..300 | 409) {
+        if !matches!(status, 200..300 | 404 | 409) {
             bail!("the server refused {body} with {status}: {}", excerpt(&answer));
         }
     }
     Ok(())
 }
 
-pub(crate) async fn create(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn create(session: &mut Session<'_>) -> anyhow::Result<()> {
     let host = session.target.host.clone();
     let request: WriteRequest = Box::new(move |index, out| {
         let body = pods::manifest(index);
@@ -45,7 +46,7 @@ pub(crate) async fn create(session: &mut Session) -> anyhow::Result<()> {
 
 /// Reads single pods in an order that repeats nothing soon.
 pub(crate) async fn get(
-    session: &mut Session,
+    session: &mut Session<'_>,
     name: &'static str,
     query: &'static str,
 ) -> anyhow::Result<()> {
@@ -60,7 +61,7 @@ pub(crate) async fn get(
 }
 
 /// Reads all pods in one answer, again and again on one connection.
-pub(crate) async fn list(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn list(session: &mut Session<'_>) -> anyhow::Result<()> {
     let mut request = Vec::new();
     write_request(&mut request, &session.target.host, "GET", format_args!("{PODS}"), None);
     let (status, answer) = once(session, &request).await?;
@@ -82,7 +83,7 @@ pub(crate) async fn list(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// Writes back every pod as it was read, with one label more.
-pub(crate) async fn update(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn update(session: &mut Session<'_>) -> anyhow::Result<()> {
     let bodies = Arc::new(relabelled(session).await?);
     let (host, total) = (session.target.host.clone(), bodies.len());
     let request: WriteRequest = Box::new(move |index, out| {
@@ -95,7 +96,7 @@ pub(crate) async fn update(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// All pods, read one by one and changed. Not part of any measurement.
-async fn relabelled(session: &Session) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+async fn relabelled(session: &Session<'_>) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let host = session.target.host.clone();
     let (sender, bodies) = mpsc::channel();
     let reading = Job {
@@ -119,7 +120,7 @@ async fn relabelled(session: &Session) -> anyhow::Result<Vec<(String, Vec<u8>)>>
 }
 
 /// One request on a connection of its own; its status and body.
-pub(crate) async fn once(session: &Session, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
+pub(crate) async fn once(session: &Session<'_>, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut connection = Connection::open(&session.target).await.context("cannot connect to the server")?;
     let mut body = Vec::new();
     let status = connection.request(request, &mut |data| body.extend_from_slice(data)).await?;
@@ -131,7 +132,7 @@ fn job(connections: usize, total: usize, request: WriteRequest) -> Job {
 }
 
 /// Runs a job as a phase of the report.
-async fn measure(session: &mut Session, name: &'static str, job: Job) -> anyhow::Result<Outcome> {
+async fn measure(session: &mut Session<'_>, name: &'static str, job: Job) -> anyhow::Result<Outcome> {
     let meter = session.meter()?;
     let outcome = load::run(&session.target, job).await.with_context(|| format!("phase {name}"))?;
     let phase = session.report.phase(name);

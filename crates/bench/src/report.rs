@@ -97,7 +97,7 @@ fn number(value: f64) -> Value {
     Number::from_f64(rounded).map_or(Value::Null, Value::Number)
 }
 
-/// `p99_ms`, 3.14159 → `p99 3.14 ms`.
+/// `p99_ms`, 3.45678 → `p99 3.46 ms`.
 fn shown(measure: &str, value: f64) -> String {
     let units = [
         ("mb_per_s", "MB/s"),
@@ -152,8 +152,8 @@ mod tests {
         let cases = [
             ("per_s", 12_345.6, "12,346 /s"),
             ("mb_per_s", 812.3, "812 MB/s"),
-            ("events_per_s", 1_234_567.0, "1,234,567 /s"),
-            ("p99_ms", 3.14159, "p99 3.14 ms"),
+            ("events_per_s", 1_234_567.0, "events 1,234,567 /s"),
+            ("p99_ms", 3.456_78, "p99 3.46 ms"),
             ("server_cpu_s", 0.25, "server cpu 0.250 s"),
             ("errors", 0.0, "errors 0"),
             ("count", 5000.0, "count 5,000"),

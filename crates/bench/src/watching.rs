@@ -24,7 +24,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 const DRAIN_LIMIT_AFTER_ERRORS: Duration = Duration::from_secs(3);
 
 /// Status patches as fast as they are taken, seen by all watchers.
-pub(crate) async fn burst(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn burst(session: &mut Session<'_>) -> anyhow::Result<()> {
     let (patches, pods) = (session.options.patches, session.options.pods);
     let path = watch_path(session).await?;
     let plan = WatchPlan {
@@ -60,7 +60,7 @@ pub(crate) async fn burst(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// Status patches at a steady pace from one client, seen by all watchers.
-pub(crate) async fn steady(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn steady(session: &mut Session<'_>) -> anyhow::Result<()> {
     let patches = session.options.steady_rate as usize * session.options.steady_seconds as usize;
     let path = watch_path(session).await?;
     let plan = WatchPlan {
@@ -82,7 +82,7 @@ pub(crate) async fn steady(session: &mut Session) -> anyhow::Result<()> {
 }
 
 async fn paced_patches(
-    session: &Session,
+    session: &Session<'_>,
     patches: usize,
 ) -> anyhow::Result<(Outcome, HashMap<u64, Instant>)> {
     let mut connection = Connection::open(&session.target).await?;
@@ -117,7 +117,7 @@ async fn paced_patches(
 }
 
 /// Nothing at all, with no client connected: what does the server do by itself?
-pub(crate) async fn idle(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn idle(session: &mut Session<'_>) -> anyhow::Result<()> {
     let seconds = session.options.idle_seconds;
     let before = usage::fine_cpu_seconds(session.pid)?;
     let started = Instant::now();
@@ -130,7 +130,7 @@ pub(crate) async fn idle(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// Many watchers to whom nothing is sent: what does the server keep for each?
-pub(crate) async fn idle_watchers(session: &mut Session) -> anyhow::Result<()> {
+pub(crate) async fn idle_watchers(session: &mut Session<'_>) -> anyhow::Result<()> {
     let count = session.options.idle_watchers;
     let path = watch_path(session).await?;
     let plan = WatchPlan { path: &path, watchers: count, expected: u64::MAX, sample_every: 0 };
@@ -153,7 +153,7 @@ fn drain_limit(outcome: &Outcome) -> Duration {
 }
 
 fn describe_watching(
-    session: &mut Session,
+    session: &mut Session<'_>,
     name: &'static str,
     started: Instant,
     outcome: &Outcome,
@@ -181,7 +181,7 @@ fn describe_watching(
 }
 
 /// A watch of all pods from now on.
-async fn watch_path(session: &Session) -> anyhow::Result<String> {
+async fn watch_path(session: &Session<'_>) -> anyhow::Result<String> {
     let mut request = Vec::new();
     write_request(&mut request, &session.target.host, "GET", format_args!("{PODS}?limit=1"), None);
     let (status, answer) = once(session, &request).await?;
