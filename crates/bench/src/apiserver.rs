@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::http::Target;
 use crate::process::{self, ServerProcess};
@@ -98,31 +99,46 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn finish(self, phase: &mut Phase) -> anyhow::Result<()> {
-        phase
-            .set("server_cpu_s", usage::cpu_seconds(self.pid)? - self.server)
-            .set("client_cpu_s", usage::cpu_seconds(std::process::id())? - self.client);
-        Ok(())
+    /// Notes what was used since; returns the server's seconds.
+    pub(crate) fn finish(self, phase: &mut Phase) -> anyhow::Result<f64> {
+        let server = usage::cpu_seconds(self.pid)? - self.server;
+        let client = usage::cpu_seconds(std::process::id())? - self.client;
+        phase.set("server_cpu_s", server).set("client_cpu_s", client);
+        Ok(server)
     }
 }
 
-/// Runs the whole benchmark. Takes half a minute, and a temporary directory that is removed at the end.
+/// Runs the whole benchmark. Takes about a minute, and a temporary directory that is removed at the end.
+///
+/// Ends the server and gives up if this process is asked to end.
 pub async fn apiserver(options: ApiserverOptions) -> anyhow::Result<Report> {
     ensure!(options.pods > 0, "there must be at least one pod");
     ensure!(options.connections > 0, "there must be at least one connection");
     ensure!(options.steady_rate > 0, "the steady rate must be at least one patch per second");
     process::raise_open_files_limit()?;
+    warm_up()?;
     let this_program = env::current_exe().context("cannot find this program")?;
     let binary = options.server_binary.clone().unwrap_or_else(|| this_program.clone());
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
         .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
-
     let mut report = Report::default();
-    let outcome = measure(options, &this_program, &binary, dir.path(), &mut report).await;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let outcome = tokio::select! {
+        outcome = measure(options, &this_program, &binary, dir.path(), &mut report) => outcome,
+        _ = terminated.recv() => Err(anyhow!("terminated")),
+        _ = interrupted.recv() => Err(anyhow!("interrupted")),
+    };
     outcome.with_context(|| format!("the benchmark stopped; measured so far:\n{}", report.table()))?;
     Ok(report)
+}
+
+/// The first random number of a process takes tens of milliseconds, which are not the server's.
+fn warm_up() -> anyhow::Result<()> {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.secure_random.fill(&mut [0; 32]).map_err(|_| anyhow!("the system gives no random numbers"))
 }
 
 async fn measure(
@@ -132,12 +148,18 @@ async fn measure(
     dir: &Path,
     report: &mut Report,
 ) -> anyhow::Result<()> {
+    report
+        .phase("options")
+        .set("pods", options.pods as f64)
+        .set("connections", options.connections as f64)
+        .set("watchers", options.watchers as f64);
     if options.raw {
         measure_machine(this_program, dir, &options, report).await?;
     }
     let server = start_server(binary, dir).await?;
     report.phase("start").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
-    let mut session = Session { options, target: Arc::clone(&server.target), pid: server.pid, report };
+    let mut session =
+        Session { options: options.clone(), target: Arc::clone(&server.target), pid: server.pid, report };
     // The log is gone with its directory when the error is read.
     run_phases(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
 
@@ -147,7 +169,10 @@ async fn measure(
         .phase("restart")
         .set("stop_ms", stopped_after.as_secs_f64() * 1e3)
         .set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
-    report.phase("memory").set("restarted_mb", usage::resident_mb(server.pid)?);
+    let mut session = Session { options, target: Arc::clone(&server.target), pid: server.pid, report };
+    session.note_memory("restarted_mb")?;
+    // On a fresh process, for in an old one they would fit into memory that others have left.
+    watching::idle_watchers(&mut session).await.with_context(|| process::tail(&log_path(dir)))?;
     server.stop().await?;
     Ok(())
 }
@@ -174,7 +199,7 @@ async fn start_server(binary: &Path, dir: &Path) -> anyhow::Result<ServerProcess
     ServerProcess::start(binary, &arguments, &kubeconfig, "/readyz", &log_path(dir)).await
 }
 
-/// Everything that is asked of a running server, in order.
+/// Everything that is asked of a server from its first start on, in order.
 pub(crate) async fn run_phases(session: &mut Session<'_>) -> anyhow::Result<()> {
     session.note_memory("start_mb")?;
     objects::prepare(session).await?;
@@ -189,7 +214,6 @@ pub(crate) async fn run_phases(session: &mut Session<'_>) -> anyhow::Result<()> 
     watching::steady(session).await?;
     watching::idle(session).await?;
     session.note_memory("idle_mb")?;
-    watching::idle_watchers(session).await?;
     let peak = usage::peak_resident_mb(session.pid)?;
     session.report.phase("memory").set("peak_mb", peak);
     Ok(())

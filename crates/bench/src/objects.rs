@@ -5,10 +5,11 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::apiserver::Session;
 use crate::http::{Connection, write_request};
-use crate::load::{self, Job, Outcome, WriteRequest, excerpt};
+use crate::load::{self, Job, Outcome, PHASE_LIMIT, WriteRequest, excerpt};
 use crate::pods::{self, NAMESPACE, PODS};
 use crate::report::Phase;
 
@@ -123,7 +124,9 @@ async fn relabelled(session: &Session<'_>) -> anyhow::Result<Vec<(String, Vec<u8
 pub(crate) async fn once(session: &Session<'_>, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut connection = Connection::open(&session.target).await.context("cannot connect to the server")?;
     let mut body = Vec::new();
-    let status = connection.request(request, &mut |data| body.extend_from_slice(data)).await?;
+    let mut sink = |data: &[u8]| body.extend_from_slice(data);
+    let answer = timeout(PHASE_LIMIT, connection.request(request, &mut sink)).await;
+    let status = answer.context("the server took too long")??;
     Ok((status, body))
 }
 
@@ -136,8 +139,9 @@ async fn measure(session: &mut Session<'_>, name: &'static str, job: Job) -> any
     let meter = session.meter()?;
     let outcome = load::run(&session.target, job).await.with_context(|| format!("phase {name}"))?;
     let phase = session.report.phase(name);
-    meter.finish(phase)?;
     describe(phase, &outcome);
+    let server_seconds = meter.finish(phase)?;
+    phase.set("server_cpu_each_us", server_seconds * 1e6 / outcome.latencies.len().max(1) as f64);
     Ok(outcome)
 }
 

@@ -88,16 +88,27 @@ pub(crate) fn raise_open_files_limit() -> anyhow::Result<()> {
 async fn ready(kubeconfig: &Path, path: &str) -> Arc<Target> {
     let mut ticks = interval(ASK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = None;
+    let target = loop {
+        ticks.tick().await;
+        if let Some(target) = target(kubeconfig).await {
+            break Arc::new(target);
+        }
+    };
+    let mut request = Vec::new();
+    write_request(&mut request, &target.host, "GET", format_args!("{path}"), None);
+    // One connection as long as it lasts: handshakes would take time from a server that is starting.
+    let mut connection = None;
     loop {
         ticks.tick().await;
-        if known.is_none() {
-            known = target(kubeconfig).await.map(Arc::new);
-        }
-        if let Some(target) = &known
-            && answers_ok(target, path).await
-        {
-            return Arc::clone(target);
+        connection = match connection {
+            None => Connection::open(&target).await.ok(),
+            open => open,
+        };
+        let Some(open) = &mut connection else { continue };
+        match open.request(&request, &mut |_| {}).await {
+            Ok(200) => return target,
+            Ok(_) if open.is_reusable() => {}
+            _ => connection = None,
         }
     }
 }
@@ -107,13 +118,6 @@ async fn target(kubeconfig: &Path) -> Option<Target> {
     let text = fs::read_to_string(kubeconfig).ok()?;
     let credentials = corten_pki::parse_kubeconfig(&text).ok()?;
     Target::new(&credentials).await.ok()
-}
-
-async fn answers_ok(target: &Target, path: &str) -> bool {
-    let Ok(mut connection) = Connection::open(target).await else { return false };
-    let mut request = Vec::new();
-    write_request(&mut request, &target.host, "GET", format_args!("{path}"), None);
-    matches!(connection.request(&request, &mut |_| {}).await, Ok(200))
 }
 
 /// The last lines a server printed, for an error message.

@@ -7,6 +7,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Number, Value};
 
+/// The room for a phase's name in the table, and for a whole line.
+const INDENT: usize = 14;
+const WIDTH: usize = 110;
+
 /// The numbers of one run.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -56,17 +60,22 @@ impl Report {
         self.phases.iter().any(|phase| phase.first_error.is_some())
     }
 
-    /// One line per phase.
+    /// A line or two per phase.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for phase in &self.phases {
-            let _ = write!(out, "{:<14}", phase.name);
+            let mut line = format!("{:<INDENT$}", phase.name);
             for (measure, value) in &phase.measures {
-                let _ = write!(out, "  {}", shown(measure, *value));
+                let text = shown(measure, *value);
+                if line.len() + 2 + text.len() > WIDTH {
+                    let _ = writeln!(out, "{line}");
+                    line = " ".repeat(INDENT);
+                }
+                let _ = write!(line, "  {text}");
             }
-            out.push('\n');
+            let _ = writeln!(out, "{line}");
             if let Some(error) = &phase.first_error {
-                let _ = writeln!(out, "{:<14}  first error: {error}", "");
+                let _ = writeln!(out, "{:<INDENT$}  first error: {error}", "");
             }
         }
         out

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::apiserver::Session;
 use crate::events::resource_version;
 use crate::http::{Connection, write_request};
-use crate::load::{self, Job, Outcome, excerpt, microseconds, percentile};
+use crate::load::{self, Job, Outcome, PHASE_LIMIT, excerpt, microseconds, percentile};
 use crate::objects::{describe, once};
 use crate::pods::{self, PODS};
 use crate::usage;
@@ -52,8 +52,8 @@ pub(crate) async fn burst(session: &mut Session<'_>) -> anyhow::Result<()> {
     let started = Instant::now() - Duration::from_secs_f64(outcome.seconds);
     let watched = watchers.finish(drain_limit(&outcome)).await;
     let phase = session.report.phase("burst");
-    meter.finish(phase)?;
     describe(phase, &outcome);
+    meter.finish(phase)?;
     let acknowledged = acknowledgements.try_iter().collect();
     describe_watching(session, "burst", started, &outcome, &watched, &acknowledged);
     Ok(())
@@ -72,24 +72,35 @@ pub(crate) async fn steady(session: &mut Session<'_>) -> anyhow::Result<()> {
     let watchers = Watchers::open(&session.target, plan).await?;
     let meter = session.meter()?;
     let started = Instant::now();
-    let (outcome, acknowledged) = paced_patches(session, patches).await.context("phase steady")?;
+    let (outcome, sent, acknowledged) = timeout(PHASE_LIMIT, paced_patches(session, patches))
+        .await
+        .context("the server took too long")?
+        .context("phase steady")?;
     let watched = watchers.finish(drain_limit(&outcome)).await;
     let phase = session.report.phase("steady");
-    meter.finish(phase)?;
     describe(phase, &outcome);
+    meter.finish(phase)?;
     describe_watching(session, "steady", started, &outcome, &watched, &acknowledged);
+    // An idle server's events may overtake its acknowledgements; counted from the request they cannot.
+    let delays = lags(&watched, &sent);
+    session
+        .report
+        .phase("steady")
+        .set("from_send_p50_ms", percentile(&delays, 0.5) / 1e3)
+        .set("from_send_p99_ms", percentile(&delays, 0.99) / 1e3);
     Ok(())
 }
 
+/// What came of the patches, and by version when each was sent and when it was acknowledged.
 async fn paced_patches(
     session: &Session<'_>,
     patches: usize,
-) -> anyhow::Result<(Outcome, HashMap<u64, Instant>)> {
+) -> anyhow::Result<(Outcome, HashMap<u64, Instant>, HashMap<u64, Instant>)> {
     let mut connection = Connection::open(&session.target).await?;
     let mut pace = interval(Duration::from_secs(1) / session.options.steady_rate);
     // A server that falls behind gets its patches late, not fewer of them.
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut outcome, mut acknowledged) = (Outcome::default(), HashMap::new());
+    let (mut outcome, mut sent_at, mut acknowledged) = (Outcome::default(), HashMap::new(), HashMap::new());
     let (mut request, mut body) = (Vec::new(), Vec::new());
     let started = Instant::now();
     for index in 0..patches {
@@ -102,7 +113,10 @@ async fn paced_patches(
         let done = Instant::now();
         if (200..300).contains(&status) {
             outcome.latencies.push(microseconds(done - sent));
-            acknowledged.extend(resource_version(&body).map(|version| (version, done)));
+            if let Some(version) = resource_version(&body) {
+                sent_at.insert(version, sent);
+                acknowledged.insert(version, done);
+            }
         } else {
             outcome.errors += 1;
             outcome.first_error.get_or_insert_with(|| format!("{status}: {}", excerpt(&body)));
@@ -113,7 +127,7 @@ async fn paced_patches(
     }
     outcome.seconds = started.elapsed().as_secs_f64();
     outcome.latencies.sort_unstable();
-    Ok((outcome, acknowledged))
+    Ok((outcome, sent_at, acknowledged))
 }
 
 /// Nothing at all, with no client connected: what does the server do by itself?
@@ -175,7 +189,7 @@ fn describe_watching(
         .set("lag_p99_ms", percentile(&lags, 0.99) / 1e3)
         .set("lag_max_ms", percentile(&lags, 1.0) / 1e3)
         .set("lag_samples", lags.len() as f64)
-        .set("events", events as f64)
+        .set("delivered", events as f64)
         .set("missed", owed.saturating_sub(events) as f64)
         .set("cut_off", watched.iter().filter(|watcher| watcher.cut_off).count() as f64);
 }
