@@ -1,1 +1,28 @@
-//! Benchmarks: the load that corten bench puts on a server.
+//! The load that `corten bench` puts on a server, and what it measures.
+//!
+//! [`apiserver`] starts a server as a child process and works it over TLS as clients would: creating, reading,
+//! listing, updating and watching pods. It must run in a process of its own, for the server's CPU time and
+//! memory are read from `/proc`. Nothing here knows how the server works inside: any binary that takes the
+//! same arguments can be measured.
+
+mod apiserver;
+mod events;
+mod http;
+mod load;
+mod objects;
+mod pods;
+mod process;
+mod raw;
+mod report;
+mod usage;
+mod watch;
+mod watching;
+
+pub use apiserver::{ApiserverOptions, apiserver};
+pub use raw::raw_server;
+pub use report::Report;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
