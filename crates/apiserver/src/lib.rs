@@ -1,1 +1,116 @@
-//! The API server: filters, verbs, watch cache, discovery.
+//! The API server: filters, verbs, watch cache, discovery, over TLS.
+//!
+//! A request is authenticated and authorized before anything else happens to it, decoded, prepared,
+//! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
+//! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
+
+mod admission;
+mod body;
+mod bootstrap;
+mod cache;
+mod call;
+mod catalog;
+mod compress;
+mod decode;
+mod dispatch;
+mod endpoints;
+mod events;
+mod filter;
+mod identity;
+mod listen;
+mod metrics;
+mod negotiate;
+mod object;
+mod random;
+mod request;
+mod respond;
+mod reviews;
+mod tls;
+mod verbs;
+mod version;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corten_pki::ServerPki;
+use corten_store::Store;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+pub use catalog::RuntimeConfig;
+pub use tls::TlsError;
+
+use call::Backend;
+use catalog::Catalog;
+use endpoints::Health;
+use metrics::Metrics;
+use tls::ClientCertificates;
+
+/// Why the server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("TLS cannot be set up")]
+    Tls(#[source] TlsError),
+    #[error("the fresh cluster could not be set up: {0}")]
+    Bootstrap(String),
+    #[error("the listening socket has no address")]
+    Address(#[source] std::io::Error),
+}
+
+/// What a server is made of.
+pub struct Options {
+    pub pki: ServerPki,
+    pub store: Store,
+    pub listener: TcpListener,
+    pub runtime_config: RuntimeConfig,
+    /// The address clients are told to use.
+    pub advertised: SocketAddr,
+}
+
+pub struct Server {
+    backend: Arc<Backend>,
+    metrics: Metrics,
+    health: Health,
+    client_certificates: ClientCertificates,
+    advertised: String,
+    stop: watch::Receiver<bool>,
+}
+
+/// A server that answers requests until it is stopped.
+pub struct Running {
+    server: Arc<Server>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Loads the stored objects, fills a fresh cluster and starts to answer.
+pub async fn start(options: Options) -> Result<Running, StartError> {
+    let (config, client_certificates) = tls::configure(&options.pki).map_err(StartError::Tls)?;
+    let (stop, stopping) = watch::channel(false);
+    let catalog = Catalog::load(&options.store, &options.runtime_config);
+    let server = Arc::new(Server {
+        health: Health::new(options.store.clone()),
+        backend: Arc::new(Backend { catalog, store: options.store, event_leases: events::EventLeases::default() }),
+        metrics: Metrics::new(),
+        client_certificates,
+        advertised: options.advertised.to_string(),
+        stop: stopping.clone(),
+    });
+    bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+    server.health.set_ready();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));
+    Ok(Running { server, stop, task })
+}
+
+impl Running {
+    /// Stops taking requests, lets those in flight end, and closes the store.
+    pub async fn stop(self) {
+        self.server.health.set_stopping();
+        self.stop.send_replace(true);
+        // The task only ends by returning.
+        let _ = self.task.await;
+        self.server.backend.store.clone().close();
+    }
+}

@@ -1,0 +1,63 @@
+//! Gzip for large answers, as upstream does: above 128 KB, for clients that ask, never for watches.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
+
+use crate::body::{ListBody, ResponseBody};
+use crate::respond::Answer;
+
+const THRESHOLD: u64 = 128 * 1024;
+
+pub fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> Answer {
+    let accepted = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
+    if !accepted || !matches!(verb, "GET" | "LIST") || answer.headers().contains_key(CONTENT_ENCODING) {
+        return answer;
+    }
+    let body = std::mem::replace(answer.body_mut(), ResponseBody::Empty);
+    *answer.body_mut() = match body {
+        ResponseBody::Full(bytes) if bytes.len() as u64 > THRESHOLD => ResponseBody::Full(whole(&bytes)),
+        ResponseBody::List(list) if list.size() > THRESHOLD => stream(list),
+        body => {
+            *answer.body_mut() = body;
+            return answer;
+        }
+    };
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.remove(CONTENT_LENGTH);
+    answer
+}
+
+fn whole(bytes: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    // Writing into memory cannot fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default().into()
+}
+
+/// Compresses a list as it is sent.
+fn stream(list: ListBody) -> ResponseBody {
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let state = Some((list, encoder));
+    ResponseBody::Stream(Box::pin(futures_util::stream::unfold(state, |state| {
+        let next = state.and_then(|(mut list, mut encoder)| loop {
+            match list.next_frame() {
+                Some(frame) => {
+                    let _ = encoder.write_all(&frame);
+                    let ready = std::mem::take(encoder.get_mut());
+                    if !ready.is_empty() {
+                        break Some((Bytes::from(ready), Some((list, encoder))));
+                    }
+                }
+                None => break Some((encoder.finish().unwrap_or_default().into(), None)),
+            }
+        });
+        std::future::ready(next)
+    })))
+}

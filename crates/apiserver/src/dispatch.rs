@@ -1,0 +1,321 @@
+//! The way of a request: who, may they, what, answer. Every request takes it, whatever it is about.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use corten_api::Status;
+use futures_util::FutureExt;
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
+use http::request::Parts;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+
+use crate::call::Call;
+use crate::catalog::Served;
+use crate::identity::{self, Peer, User};
+use crate::metrics::RequestKey;
+use crate::negotiate::{Format, View, Wanted};
+use crate::request::{self, Query, RequestInfo, ResourcePath};
+use crate::respond::{self, Answer};
+use crate::verbs::{delete, list, subresource, watch, write};
+use crate::{Server, compress, endpoints, random};
+
+/// The largest body that is read.
+const MAX_BODY: usize = 3 * 1024 * 1024;
+/// How long a request that is not a watch may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+const UNKNOWN: RequestKey =
+    RequestKey { verb: "GET", group: "", version: "", resource: "", subresource: "", scope: "" };
+
+impl Server {
+    /// Answers one request; never fails, never panics.
+    pub(crate) async fn handle(self: &Arc<Self>, request: Request<Incoming>, peer: &Peer) -> Answer {
+        let (parts, body) = request.into_parts();
+        self.respond(parts, body, peer).await
+    }
+
+    /// Answers a request made inside this process, with an identity already known.
+    pub(crate) async fn handle_local<B>(self: &Arc<Self>, request: Request<B>, peer: &Peer) -> Answer
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        self.respond(parts, body, peer).await
+    }
+
+    async fn respond<B>(self: &Arc<Self>, parts: Parts, body: B, peer: &Peer) -> Answer
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let started = Instant::now();
+        let mut key = UNKNOWN;
+        let wanted = error_format(&parts.headers);
+        let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
+        let mut answer = match outcome {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(status)) => respond::status(&status, wanted),
+            Err(_) => {
+                self.metrics.panics.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(path = parts.uri.path(), "request handler panicked");
+                respond::status(&Status::internal("the request could not be handled"), wanted)
+            }
+        };
+        if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
+            answer.headers_mut().insert(AUDIT_ID, id);
+        }
+        if self.health.is_stopping() {
+            answer.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.metrics.count(key, answer.status().as_u16(), started.elapsed());
+        compress::compress(&parts.headers, key.verb, answer)
+    }
+
+    async fn answer<B>(self: &Arc<Self>, parts: &Parts, body: B, peer: &Peer, key: &mut RequestKey) -> Result<Answer, Status>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if self.health.is_stopping() && !matches!(parts.uri.path(), "/readyz" | "/livez" | "/healthz") {
+            return Err(Status::too_many_requests("The apiserver is shutting down, please try again later.", 1));
+        }
+        let query = Query::parse(parts.uri.query());
+        let path = parts.uri.path();
+        let info = request::parse(&parts.method, path, query.flag("watch"))?;
+        let user = identity::authenticate(peer, &parts.headers)?;
+        identity::authorize(&user, &info, path)?;
+        match info.resource.clone() {
+            None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
+            Some(at) => self.resource(parts, body, query, info, at, user, key).await,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one place where a request is whole")]
+    async fn resource<B>(
+        self: &Arc<Self>,
+        parts: &Parts,
+        body: B,
+        query: Query,
+        info: RequestInfo,
+        at: ResourcePath,
+        user: Arc<User>,
+        key: &mut RequestKey,
+    ) -> Result<Answer, Status>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let served = self.backend.catalog.get(&at.group, &at.version, &at.resource).ok_or_else(Status::unknown_path)?.clone();
+        *key = metric_key(&served, &info, &at);
+        let timeout = timeout(&query)?;
+        let mut call = Call {
+            backend: self.backend.clone(),
+            served,
+            at,
+            query,
+            headers: parts.headers.clone(),
+            body: Bytes::new(),
+            user,
+            now: jiff::Timestamp::now(),
+            warnings: Vec::new(),
+        };
+        check_scope(&call, info.verb)?;
+        if info.verb == "watch" {
+            require_verb(&call, "watch")?;
+            let answer = watch::watch(&call, self.stop.clone())?;
+            return Ok(counted(answer, self.clone()));
+        }
+        let _flight = InFlight::enter(self, info.verb);
+        let work = async {
+            call.body = read(body, &call.headers).await?;
+            let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
+            warn(answer.headers_mut(), &call.warnings);
+            Ok(answer)
+        };
+        within(timeout, work).await
+    }
+}
+
+async fn within(limit: Duration, work: impl Future<Output = Result<Answer, Status>>) -> Result<Answer, Status> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Status::timeout("request did not complete within the allotted timeout", 0)),
+    }
+}
+
+/// The `timeout` parameter, in Go's notation.
+fn timeout(query: &Query) -> Result<Duration, Status> {
+    let text = query.text("timeout");
+    if text.is_empty() {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let invalid = || Status::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"));
+    if text == "0" {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
+    let number: f64 = text[..split].parse().map_err(|_| invalid())?;
+    let seconds = match &text[split..] {
+        "ms" => number / 1000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        // Compound durations such as 1m30s are longer than the limit anyway.
+        _ => REQUEST_TIMEOUT.as_secs_f64(),
+    };
+    if seconds < 0.0 {
+        return Err(invalid());
+    }
+    Ok(if seconds == 0.0 { REQUEST_TIMEOUT } else { Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT) })
+}
+
+/// A path must fit the resource's scope.
+fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
+    let resource = call.served.resource;
+    let in_namespace = !call.at.namespace.is_empty();
+    let is_namespaces = resource.name == "namespaces" && resource.group.is_empty();
+    let fits = if resource.namespaced {
+        in_namespace || (call.at.name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection"))
+    } else {
+        !in_namespace || is_namespaces
+    };
+    if fits { Ok(()) } else { Err(Status::unknown_path()) }
+}
+
+fn require_verb(call: &Call, verb: &str) -> Result<(), Status> {
+    if call.served.resource.has_verb(verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+}
+
+async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
+    let served = call.served.clone();
+    if !call.at.subresource.is_empty() {
+        let found = served.resource.subresource(&call.at.subresource).ok_or_else(Status::unknown_path)?;
+        if !found.verbs.contains(&verb) {
+            return Err(Status::method_not_allowed());
+        }
+        return subresource::call(call, verb, found).await;
+    }
+    require_verb(call, verb)?;
+    if served.cache.is_none() {
+        return crate::reviews::answer(call, verb).await;
+    }
+    match verb {
+        "get" => list::get(call),
+        "list" => list::list(call).await,
+        "create" => write::create(call).await,
+        "update" => write::update(call, "").await,
+        "patch" => write::patch(call, "").await,
+        "delete" => delete::delete(call).await,
+        "deletecollection" => delete::delete_collection(call).await,
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+async fn read<B>(body: B, headers: &HeaderMap) -> Result<Bytes, Status>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
+    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY) {
+        return Err(too_large());
+    }
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    match std::pin::pin!(Limited::new(body, MAX_BODY)).as_mut().collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Status::bad_request(format!("unable to read the request body: {error}"))),
+    }
+}
+
+/// Errors come in the client's format where it names one that carries them.
+fn error_format(headers: &HeaderMap) -> Wanted {
+    let wanted = crate::negotiate::wanted(headers, None, false).or_else(|_| crate::negotiate::wanted(headers, None, true));
+    match wanted {
+        Ok(wanted) => Wanted { view: View::Object, ..wanted },
+        Err(_) => Wanted { format: Format::Json, view: View::Object, pretty: false },
+    }
+}
+
+fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for text in warnings {
+        let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
+fn metric_key(served: &Served, info: &RequestInfo, at: &ResourcePath) -> RequestKey {
+    let verb = match info.verb {
+        "get" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" => "POST",
+        "update" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        _ => "other",
+    };
+    let scope = match (at.name.is_empty(), at.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    };
+    let subresource = served.resource.subresource(&at.subresource).map_or("", |s| s.name);
+    let resource = served.resource;
+    RequestKey { verb, group: resource.group, version: resource.version, resource: resource.name, subresource, scope }
+}
+
+/// Counts a request while it is being worked on.
+struct InFlight<'a>(&'a AtomicI64);
+
+impl<'a> InFlight<'a> {
+    fn enter(server: &'a Server, verb: &str) -> InFlight<'a> {
+        let gauge = match verb {
+            "get" | "list" => &server.metrics.read_only,
+            _ => &server.metrics.mutating,
+        };
+        gauge.fetch_add(1, Ordering::Relaxed);
+        InFlight(gauge)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a watch for as long as its stream lives.
+fn counted(answer: Answer, server: Arc<Server>) -> Answer {
+    struct Open(Arc<Server>);
+    impl Drop for Open {
+        fn drop(&mut self) {
+            self.0.metrics.watches.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    server.metrics.watches.fetch_add(1, Ordering::Relaxed);
+    let open = Open(server);
+    answer.map(|body| match body {
+        crate::body::ResponseBody::Stream(mut stream) => {
+            crate::body::ResponseBody::Stream(Box::pin(futures_util::stream::poll_fn(move |context| {
+                let _held = &open;
+                stream.as_mut().poll_next(context)
+            })))
+        }
+        body => body,
+    })
+}

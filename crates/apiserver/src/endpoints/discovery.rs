@@ -1,0 +1,64 @@
+//! `/`, `/api`, `/apis` and what is below them: which groups, versions and resources there are.
+
+use corten_api::discovery::{self, AggregatedVersion, Document};
+use corten_api::{Status, Value};
+use http::HeaderMap;
+
+use super::tagged;
+use crate::Server;
+use crate::negotiate::{self, View};
+use crate::request::Query;
+use crate::respond::{self, Answer};
+
+/// The server's own paths, as the root lists them.
+const OWN_PATHS: [&str; 14] = [
+    "/healthz",
+    "/healthz/etcd",
+    "/healthz/log",
+    "/healthz/ping",
+    "/livez",
+    "/livez/etcd",
+    "/livez/log",
+    "/livez/ping",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/readyz",
+    "/version",
+];
+
+pub(super) fn answer(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer, Status> {
+    let served = server.backend.catalog.resources();
+    let wanted = negotiate::wanted(headers, query.get("pretty"), false)?;
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let plain = |value: Value| Ok(respond::tree(200, &value, wanted));
+    let known = |value: Option<Value>| value.ok_or_else(Status::unknown_path);
+    match segments.as_slice() {
+        [""] => plain(discovery::root_paths(served, &OWN_PATHS)),
+        ["api"] => match aggregated_version(wanted.view) {
+            Some(version) => Ok(document(headers, version, &discovery::aggregated_api(served, version))),
+            None => plain(discovery::api_versions(served, &server.advertised)),
+        },
+        ["apis"] => match aggregated_version(wanted.view) {
+            Some(version) => Ok(document(headers, version, &discovery::aggregated_apis(served, version))),
+            None => plain(discovery::api_group_list(served)),
+        },
+        ["api", version] => plain(known(discovery::api_resource_list(served, "", version))?),
+        ["apis", group] => plain(known(discovery::api_group(served, group))?),
+        ["apis", group, version] => plain(known(discovery::api_resource_list(served, group, version))?),
+        _ => Err(Status::unknown_path()),
+    }
+}
+
+fn aggregated_version(view: View) -> Option<AggregatedVersion> {
+    match view {
+        View::Discovery("v2") => Some(AggregatedVersion::V2),
+        View::Discovery(_) => Some(AggregatedVersion::V2Beta1),
+        _ => None,
+    }
+}
+
+fn document(headers: &HeaderMap, version: AggregatedVersion, document: &Document) -> Answer {
+    tagged(headers, &document.etag, || respond::bytes(200, version.content_type(), document.body.clone()))
+}

@@ -1,0 +1,134 @@
+//! `/healthz`, `/livez` and `/readyz`, with upstream's checks by name.
+//!
+//! A check that stands for a part of start-up passes once the server is ready: everything upstream starts
+//! in hooks is done here before the first request is answered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corten_store::Store;
+
+use crate::request::Query;
+use crate::respond::{self, Answer};
+
+/// Checks of every endpoint, in upstream's order.
+const COMMON: [&str; 32] = [
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    "poststarthook/storage-readiness",
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    "poststarthook/aggregator-reload-proxy-client-cert",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+    "shutdown",
+
+];
+
+pub struct Health {
+    ready: AtomicBool,
+    stopping: AtomicBool,
+    store: Store,
+}
+
+impl Health {
+    pub fn new(store: Store) -> Health {
+        Health { ready: AtomicBool::new(false), stopping: AtomicBool::new(false), store }
+    }
+
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn checks(endpoint: &str) -> Vec<&'static str> {
+        let first: &[&str] = match endpoint {
+            "readyz" => &["ping", "log", "etcd", "etcd-readiness", "informer-sync"],
+            "livez" => &["ping", "log", "loopback-serving-certificate", "etcd"],
+            _ => &["ping", "log", "etcd"],
+        };
+        let rest = COMMON.iter().filter(|c| (endpoint == "readyz" || **c != "shutdown"));
+        first.iter().chain(rest).copied().collect()
+    }
+
+    /// Why a check fails, if it does.
+    fn failure(&self, check: &str) -> Option<&'static str> {
+        match check {
+            "ping" | "log" | "loopback-serving-certificate" => None,
+            "shutdown" => self.is_stopping().then_some("process is shutting down"),
+            "etcd" | "etcd-readiness" => self.store.is_closed().then_some("the store is closed"),
+            _ => (!self.ready.load(Ordering::Acquire)).then_some("not finished"),
+        }
+    }
+
+    pub fn answer(&self, path: &str, query: &Query) -> Answer {
+        let mut segments = path.trim_start_matches('/').splitn(2, '/');
+        let endpoint = segments.next().unwrap_or_default();
+        let checks = Self::checks(endpoint);
+        if let Some(single) = segments.next() {
+            if !checks.contains(&single) {
+                return respond::text(404, "404 page not found\n");
+            }
+            return match self.failure(single) {
+                None => respond::text(200, "ok"),
+                Some(why) => respond::text(500, format!("internal server error: {why}\n")),
+            };
+        }
+        self.report(endpoint, &checks, query)
+    }
+
+    fn report(&self, endpoint: &str, checks: &[&str], query: &Query) -> Answer {
+        let excluded: Vec<&str> = query.all("exclude").collect();
+        let mut text = String::new();
+        let mut failed = false;
+        for check in checks {
+            if excluded.contains(check) {
+                text.push_str(&format!("[+]{check} excluded: ok\n"));
+            } else if self.failure(check).is_some() {
+                failed = true;
+                text.push_str(&format!("[-]{check} failed: reason withheld\n"));
+            } else {
+                text.push_str(&format!("[+]{check} ok\n"));
+            }
+        }
+        let unknown: Vec<String> =
+            excluded.iter().filter(|e| !checks.contains(*e)).map(|e| format!("{e:?}")).collect();
+        if !unknown.is_empty() {
+            text.push_str(&format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(",")));
+        }
+        match (failed, query.get("verbose").is_some()) {
+            (true, _) => respond::text(500, format!("{text}{endpoint} check failed\n")),
+            (false, true) => respond::text(200, format!("{text}{endpoint} check passed\n")),
+            (false, false) => respond::text(200, "ok"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Connections: accept, TLS handshake, HTTP/1.1 or HTTP/2, until told to stop.
+//!
+//! Nothing a peer does or leaves undone can hold resources for long: handshakes and headers have
+//! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::Server;
+use crate::identity::Peer;
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Also how long an idle connection is kept.
+const HEADERS: Duration = Duration::from_secs(120);
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
+const H2_PING: Duration = Duration::from_secs(30);
+const H2_PING_ANSWER: Duration = Duration::from_secs(20);
+/// How long requests in flight may take to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Serves until `stop` turns true and the connections are drained.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+    let (alive, mut all_gone) = tokio::sync::mpsc::channel::<()>(1);
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, most likely: give the others a chance to end.
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let (server, acceptor, stop, alive) = (server.clone(), acceptor.clone(), stop.clone(), alive.clone());
+        tokio::spawn(async move {
+            connection(server, stream, acceptor, stop).await;
+            drop(alive);
+        });
+    }
+    drop((listener, alive));
+    if tokio::time::timeout(DRAIN, all_gone.recv()).await.is_err() {
+        tracing::warn!("some connections did not end in time");
+    }
+}
+
+async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAcceptor, stop: watch::Receiver<bool>) {
+    prepare(&stream);
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            server.metrics.handshake_errors.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%error, "TLS handshake failed");
+            return;
+        }
+        Err(_) => return,
+    };
+    let (_, session) = stream.get_ref();
+    let peer = server.client_certificates.peer(session.peer_certificates());
+    let h2 = session.alpn_protocol() == Some(b"h2");
+    if let Err(error) = http(server, stream, peer, h2, stop).await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+fn prepare(stream: &TcpStream) {
+    let keep_alive = socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE).with_interval(TCP_KEEP_ALIVE);
+    // A socket that cannot be tuned still works.
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
+    let _ = stream.set_nodelay(true);
+}
+
+async fn http(
+    server: Arc<Server>,
+    stream: TlsStream<TcpStream>,
+    peer: Peer,
+    h2: bool,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), hyper::Error> {
+    let peer = Arc::new(peer);
+    let service = service_fn(move |request| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, std::convert::Infallible>(server.handle(request, &peer).await) }
+    });
+    let io = TokioIo::new(stream);
+    macro_rules! drive {
+        ($connection:expr) => {{
+            let mut connection = std::pin::pin!($connection);
+            tokio::select! {
+                ended = connection.as_mut() => return ended,
+                _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+            }
+            connection.await
+        }};
+    }
+    if h2 {
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(250)
+            .initial_stream_window_size(256 * 1024)
+            .initial_connection_window_size(1024 * 1024)
+            .max_frame_size(64 * 1024)
+            .keep_alive_interval(H2_PING)
+            .keep_alive_timeout(H2_PING_ANSWER);
+        drive!(builder.serve_connection(io, service))
+    } else {
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).pipeline_flush(true);
+        drive!(builder.serve_connection(io, service))
+    }
+}

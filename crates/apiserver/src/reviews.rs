@@ -1,0 +1,160 @@
+//! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses.
+
+use corten_api::{Map, Status, Value, meta};
+
+use crate::call::Call;
+use crate::decode::{self, FieldValidation};
+use crate::identity::{self, User};
+use crate::request::{RequestInfo, ResourcePath};
+use crate::respond::{self, Answer};
+use crate::verbs::subresource;
+
+pub async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
+    match (call.served.name(), verb) {
+        ("bindings", "create") => bind(call).await,
+        ("componentstatuses", "list") => component_list(call),
+        ("componentstatuses", "get") => component(call),
+        (_, "create") => review(call),
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+/// The old way to bind a pod: named by the binding itself.
+async fn bind(call: &mut Call) -> Result<Answer, Status> {
+    let decoded = decode::object(&call.headers, &call.body, call.expected(), FieldValidation::parse(&call.query)?)?;
+    call.at.name = meta::name(&decoded.object).into();
+    let pods = call.backend.catalog.get("", "v1", "pods").ok_or_else(Status::unknown_path)?.clone();
+    call.served = pods;
+    subresource::bind(call).await
+}
+
+fn review(call: &mut Call) -> Result<Answer, Status> {
+    let validation = FieldValidation::parse(&call.query)?;
+    let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut object = decoded.object;
+    let status = match call.served.name() {
+        "selfsubjectreviews" => {
+            let mut status = Map::new();
+            status.insert("userInfo", call.user_info());
+            Value::Object(status)
+        }
+        "tokenreviews" => token_status(&object)?,
+        "selfsubjectaccessreviews" => access(&call.user.clone(), object.get("spec")),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => access(&subject(object.get("spec")), object.get("spec")),
+        "selfsubjectrulesreviews" => rules(&call.user),
+        _ => return Err(Status::method_not_allowed()),
+    };
+    object.set(&["status"], status);
+    decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
+    Ok(respond::tree(201, &object, call.wanted()?))
+}
+
+/// No token is known here yet, so none is good.
+fn token_status(object: &Value) -> Result<Value, Status> {
+    if object.str_at(&["spec", "token"]).is_none_or(str::is_empty) {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let mut status = Map::new();
+    status.insert("error", "invalid bearer token");
+    Ok(Value::Object(status))
+}
+
+/// The user a review asks about.
+fn subject(spec: Option<&Value>) -> User {
+    let empty = Value::Null;
+    let spec = spec.unwrap_or(&empty);
+    User {
+        name: spec.str_at(&["user"]).unwrap_or_default().to_owned(),
+        uid: spec.str_at(&["uid"]).unwrap_or_default().to_owned(),
+        groups: spec.items_at(&["groups"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    }
+}
+
+/// What the authorizer would say to the request a review describes.
+fn access(user: &User, spec: Option<&Value>) -> Value {
+    let empty = Value::Null;
+    let spec = spec.unwrap_or(&empty);
+    let text = |path: &[&str]| spec.str_at(path).unwrap_or_default();
+    let (info, path) = match spec.get("resourceAttributes") {
+        Some(_) => {
+            let at = |field| text(&["resourceAttributes", field]).into();
+            let resource = ResourcePath {
+                group: at("group"),
+                version: at("version"),
+                namespace: at("namespace"),
+                resource: at("resource"),
+                name: at("name"),
+                subresource: at("subresource"),
+                ..ResourcePath::default()
+            };
+            (RequestInfo { resource: Some(resource), verb: "" }, "")
+        }
+        None => {
+            let verb = if text(&["nonResourceAttributes", "verb"]) == "get" { "get" } else { "" };
+            (RequestInfo { resource: None, verb }, text(&["nonResourceAttributes", "path"]))
+        }
+    };
+    let mut status = Map::new();
+    status.insert("allowed", identity::authorize(user, &info, path).is_ok());
+    Value::Object(status)
+}
+
+fn rules(user: &User) -> Value {
+    let list = |items: &[&str]| Value::Array(items.iter().map(|i| Value::from(*i)).collect());
+    let mut status = Map::new();
+    let (mut resource_rules, mut other_rules) = (Vec::new(), Vec::new());
+    if user.is_in(identity::MASTERS) {
+        let mut rule = Map::new();
+        for key in ["verbs", "apiGroups", "resources"] {
+            rule.insert(key, list(&["*"]));
+        }
+        resource_rules.push(Value::Object(rule));
+        let mut rule = Map::new();
+        rule.insert("verbs", list(&["*"]));
+        rule.insert("nonResourceURLs", list(&["*"]));
+        other_rules.push(Value::Object(rule));
+    }
+    status.insert("resourceRules", resource_rules);
+    status.insert("nonResourceRules", other_rules);
+    status.insert("incomplete", false);
+    Value::Object(status)
+}
+
+fn healthy(name: &str) -> Value {
+    let mut condition = Map::new();
+    condition.insert("type", "Healthy");
+    condition.insert("status", "True");
+    condition.insert("message", "ok");
+    let mut object = Value::object();
+    object.set(&["kind"], "ComponentStatus");
+    object.set(&["apiVersion"], "v1");
+    object.set(&["metadata", "name"], name);
+    object.set(&["conditions"], vec![Value::Object(condition)]);
+    object
+}
+
+/// The parts that run in this process and can be told to be well: the store.
+const COMPONENTS: [&str; 1] = ["etcd-0"];
+
+fn component_list(call: &Call) -> Result<Answer, Status> {
+    let wanted = crate::negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
+    let items: Vec<Value> = COMPONENTS.iter().map(|name| healthy(name)).collect();
+    if wanted.view == crate::negotiate::View::Table {
+        let table = respond::table(&call.served, items, Map::new(), &call.table_query()?);
+        return Ok(respond::tree(200, &table, wanted));
+    }
+    let mut list = Value::object();
+    list.set(&["kind"], "ComponentStatusList");
+    list.set(&["apiVersion"], "v1");
+    list.set(&["metadata"], Map::new());
+    list.set(&["items"], items);
+    Ok(respond::tree(200, &list, wanted))
+}
+
+fn component(call: &Call) -> Result<Answer, Status> {
+    if !COMPONENTS.contains(&call.at.name.as_str()) {
+        return Err(call.not_found());
+    }
+    respond::object_tree(200, &call.served, healthy(&call.at.name), call.wanted()?, &call.table_query()?)
+}

@@ -1,0 +1,35 @@
+//! Which Kubernetes this is.
+
+use corten_api::Value;
+
+pub const MAJOR: &str = "1";
+pub const MINOR: &str = "37";
+pub const GIT_VERSION: &str = concat!("v1.37.0+corten.", env!("CARGO_PKG_VERSION"));
+#[cfg(target_arch = "aarch64")]
+pub const PLATFORM: &str = "linux/arm64";
+#[cfg(not(target_arch = "aarch64"))]
+pub const PLATFORM: &str = "linux/amd64";
+
+/// What `/version` answers.
+pub fn info() -> Value {
+    let mut info = Value::object();
+    let members = [
+        ("major", MAJOR),
+        ("minor", MINOR),
+        ("emulationMajor", MAJOR),
+        ("emulationMinor", MINOR),
+        ("minCompatibilityMajor", MAJOR),
+        ("minCompatibilityMinor", "36"),
+        ("gitVersion", GIT_VERSION),
+        ("gitCommit", ""),
+        ("gitTreeState", "clean"),
+        ("buildDate", "1970-01-01T00:00:00Z"),
+        ("goVersion", "go1.26"),
+        ("compiler", "rustc"),
+        ("platform", PLATFORM),
+    ];
+    for (key, value) in members {
+        info.set(&[key], value);
+    }
+    info
+}
