@@ -153,7 +153,7 @@ pub(super) fn of_subresource(name: &str) -> Vec<Parameter> {
         ],
         "portforward" => return vec![query("ports", "integer", "The ports to forward, over a web socket.")],
         "proxy" => return vec![query("path", "string", "The path of the proxied request.")],
-        "log" => return [&[CONTAINER, PRETTY], LOG].concat(),
+        "log" => return [&[CONTAINER], LOG].concat(),
         _ => return Vec::new(),
     };
     [own, &STREAMS].concat()

@@ -126,7 +126,7 @@ impl Schemas<'_> {
         }
         schema.insert("type", "object");
         if let Some(kind) = names::kind_of(of) {
-            schema.insert("x-kubernetes-group-version-kind", self.kinds(kind));
+            schema.insert("x-kubernetes-group-version-kind", self.kinds(&kind));
         }
         if of.atomic {
             schema.insert("x-kubernetes-map-type", "atomic");
@@ -145,12 +145,12 @@ impl Schemas<'_> {
     }
 
     /// A type is usually one kind; what every group has is known in each of them.
-    fn kinds(&self, own: GroupVersionKind) -> Vec<Value> {
+    fn kinds(&self, own: &GroupVersionKind) -> Vec<Value> {
         let shared = own.group.is_empty() && matches!(own.kind.as_str(), "DeleteOptions" | "WatchEvent");
         let mut kinds = vec![own.clone()];
         if shared {
             let more = self.versions.iter().map(|(group, version)| names::gvk(group, version, &own.kind));
-            kinds.extend(more.filter(|kind| *kind != own));
+            kinds.extend(more.filter(|kind| kind != own));
         }
         kinds.iter().map(kind_value).collect()
     }
@@ -169,10 +169,11 @@ impl Schemas<'_> {
         topology(&mut schema, owner, field);
         patch_strategy(&mut schema, field);
         // Version 3 knows nothing beside a reference.
-        if self.dialect == Dialect::V3 && schema.len() > 1 {
-            if let Some(reference) = schema.remove("$ref") {
-                schema.insert("allOf", value!([{"$ref": reference}]));
-            }
+        if self.dialect == Dialect::V3
+            && schema.len() > 1
+            && let Some(reference) = schema.remove("$ref")
+        {
+            schema.insert("allOf", value!([{"$ref": reference}]));
         }
         Value::Object(schema)
     }
