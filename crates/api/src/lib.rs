@@ -6,6 +6,7 @@
 pub mod conform;
 pub mod json;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod resources;
 pub mod schema;

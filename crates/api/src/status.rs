@@ -172,6 +172,17 @@ impl Status {
         status
     }
 
+    /// A request that is well-formed but does not apply; upstream does not say why.
+    pub fn unprocessable() -> Status {
+        let message = "the server rejected our request due to an error in our request";
+        Status::new(422, "Invalid", message)
+    }
+
+    /// An error that has no status of its own.
+    pub fn unclassified(message: impl Into<String>) -> Status {
+        Status::new(500, "", message)
+    }
+
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
         let mut status = Status::new(429, "TooManyRequests", message);
         status.details.retry_after_seconds = retry_after_seconds;
@@ -215,7 +226,9 @@ impl Status {
         map.insert("metadata", Map::new());
         map.insert("status", "Failure");
         map.insert("message", self.message.as_str());
-        map.insert("reason", self.reason);
+        if !self.reason.is_empty() {
+            map.insert("reason", self.reason);
+        }
         if let Some(details) = self.details.to_value() {
             map.insert("details", details);
         }
