@@ -11,6 +11,7 @@ pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod openapi;
+pub mod patch;
 pub mod quantity;
 pub mod resources;
 pub mod schema;

@@ -174,6 +174,17 @@ impl Status {
         status
     }
 
+    /// A request that is well-formed but does not apply; upstream does not say why.
+    pub fn unprocessable() -> Status {
+        let message = "the server rejected our request due to an error in our request";
+        Status::new(422, "Invalid", message)
+    }
+
+    /// An error that has no status of its own.
+    pub fn unclassified(message: impl Into<String>) -> Status {
+        Status::new(500, "", message)
+    }
+
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
         let mut status = Status::new(429, "TooManyRequests", message);
         status.details.retry_after_seconds = retry_after_seconds;

@@ -68,6 +68,8 @@ pub struct Field {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
     pub merge: bool,
+    /// Not even an object is merged.
+    pub replace: bool,
     pub retain_keys: bool,
     pub merge_key: Option<Str>,
 }

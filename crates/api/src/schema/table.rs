@@ -185,9 +185,11 @@ fn field(table: &Table, package: &str, line: &str) -> Field {
 
 fn patch(text: &str) -> PatchStrategy {
     let (strategies, key) = text.split_once(':').unwrap_or((text, ""));
+    let has = |strategy: &str| strategies.split(',').any(|s| s == strategy);
     PatchStrategy {
-        merge: strategies.split(',').any(|s| s == "merge"),
-        retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
+        merge: has("merge"),
+        replace: has("replace"),
+        retain_keys: has("retainKeys"),
         merge_key: (!key.is_empty()).then(|| key.into()),
     }
 }

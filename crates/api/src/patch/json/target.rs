@@ -1,0 +1,117 @@
+//! Places in a document, by JSON pointer.
+
+use crate::value::{Str, Value};
+
+/// A container and the key in it; whether there is something under the key is not said.
+pub(super) struct Place<'v> {
+    pub(super) parent: &'v mut Value,
+    pub(super) key: Str,
+}
+
+/// Follows a pointer up to its last step. What comes before the first slash is not looked at.
+pub(super) fn find<'v>(target: &'v mut Value, pointer: &str) -> Option<Place<'v>> {
+    let (_, steps) = pointer.split_once('/')?;
+    let (parents, key) = steps.rsplit_once('/').map_or((None, steps), |(parents, key)| (Some(parents), key));
+    let mut parent = target;
+    for step in parents.into_iter().flat_map(|parents| parents.split('/')) {
+        parent = get(parent, &unescape(step)).ok()??;
+        thaw(parent);
+        if !matches!(parent, Value::Object(_) | Value::Array(_)) {
+            return None;
+        }
+    }
+    Some(Place { parent, key: unescape(key) })
+}
+
+fn unescape(step: &str) -> Str {
+    if step.contains('~') { Str::from(step.replace("~1", "/").replace("~0", "~")) } else { Str::new(step) }
+}
+
+/// Text that was kept as it is becomes a tree once somebody looks into it.
+fn thaw(value: &mut Value) {
+    if let Value::Raw(text) = value
+        && let Ok(tree) = crate::json::parse(text.as_bytes())
+    {
+        *value = tree;
+    }
+}
+
+/// What is under a key. A missing member of an object is no error, a missing item of an array is.
+pub(super) fn get<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>, String> {
+    match parent {
+        Value::Array(items) => {
+            let at = index(key, items.len(), items.len())?;
+            Ok(items.get_mut(at))
+        }
+        parent => Ok(parent.get_mut(key)),
+    }
+}
+
+/// Sets a member, or inserts an item.
+pub(super) fn put(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
+    match parent {
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            number(key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
+            let at = index(key, items.len() + 1, items.len() + 1)?;
+            items.insert(at, value);
+        }
+        parent => {
+            parent.make_object().insert(key, value);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a member or an item, which must be there.
+pub(super) fn take(parent: &mut Value, key: &str) -> Result<Value, String> {
+    match parent {
+        Value::Array(items) => {
+            let at = index(key, items.len(), items.len())?;
+            Ok(items.remove(at))
+        }
+        parent => parent
+            .remove(&[key])
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
+    }
+}
+
+/// An index below `bound`; negative ones count back from `length`.
+fn index(key: &str, length: usize, bound: usize) -> Result<usize, String> {
+    let number = number(key)?;
+    let at = if number < 0 { number + i64::try_from(length).unwrap_or(i64::MAX) } else { number };
+    usize::try_from(at)
+        .ok()
+        .filter(|at| *at < bound)
+        .ok_or_else(|| format!("Unable to access invalid index: {number}: invalid index referenced"))
+}
+
+fn number(key: &str) -> Result<i64, String> {
+    key.parse().map_err(|error: std::num::ParseIntError| {
+        let why = match error.kind() {
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {}: {why}", crate::status::quoted(key))
+    })
+}
+
+/// Equality of what the values say, whether they are trees or text.
+pub(super) fn is_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Raw(_), _) | (_, Value::Raw(_)) => {
+            let (mut a, mut b) = (a.clone(), b.clone());
+            thaw(&mut a);
+            thaw(&mut b);
+            a == b
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().zip(b.iter()).all(|((a_key, a), (b_key, b))| a_key == b_key && is_equal(a, b))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (a, b) => a == b,
+    }
+}
