@@ -5,6 +5,7 @@
 
 pub mod conform;
 pub mod json;
+pub mod protobuf;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
