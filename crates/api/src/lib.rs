@@ -12,6 +12,7 @@ pub mod meta;
 pub mod names;
 pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod resources;
 pub mod schema;
