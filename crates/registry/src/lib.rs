@@ -9,6 +9,7 @@
 mod duration;
 mod prepare;
 mod rules;
+mod scale;
 mod selector;
 mod table;
 
@@ -45,6 +46,7 @@ pub use rules::{
     Column, GarbageCollection, Generation, Grace, Listing, NameRule, Path, Request, RowContext, Rules, Scale,
     Selectable,
 };
+pub use scale::{SCALE_COLUMNS, scale_row};
 
 /// Every built-in resource.
 static ALL: &[&Rules] = &[
