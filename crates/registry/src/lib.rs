@@ -12,6 +12,8 @@ mod rules;
 mod scale;
 mod selector;
 mod table;
+#[cfg(test)]
+mod tests;
 
 mod admissionregistration;
 mod apiextensions;
