@@ -9,8 +9,11 @@
 mod duration;
 mod prepare;
 mod rules;
+mod scale;
 mod selector;
 mod table;
+#[cfg(test)]
+mod tests;
 
 mod admissionregistration;
 mod apiextensions;
@@ -45,6 +48,7 @@ pub use rules::{
     Column, GarbageCollection, Generation, Grace, Listing, NameRule, Path, Request, RowContext, Rules, Scale,
     Selectable,
 };
+pub use scale::{SCALE_COLUMNS, scale_row};
 
 /// Every built-in resource.
 static ALL: &[&Rules] = &[

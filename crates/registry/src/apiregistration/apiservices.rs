@@ -11,7 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "apiservices",
     storage_prefix: "apiregistration.k8s.io/apiservices",
     name: NameRule::PathSegment,
-    prepare_create: prepare_create,
+    prepare_create,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,

@@ -12,9 +12,9 @@ pub(crate) const RULES: Rules = Rules {
     resource: "daemonsets",
     storage_prefix: "daemonsets",
     generation: Generation::SPEC,
-    prepare_create: prepare_create,
-    prepare_update: prepare_update,
-    prepare_subresource: prepare_subresource,
+    prepare_create,
+    prepare_update,
+    prepare_subresource,
     reset_fields: resets_spec_or_status,
     columns: &[
         NAME,

@@ -14,8 +14,8 @@ pub(crate) const RULES: Rules = Rules {
     generation: Generation { initial: 1, counts: &[&["spec"], &["metadata", "annotations"]] },
     prepare_create: drop_status,
     prepare_update: keep_status,
-    prepare_subresource: prepare_subresource,
-    reset_fields: reset_fields,
+    prepare_subresource,
+    reset_fields,
     columns: &[
         NAME,
         text("Ready", "How many pods are ready, of how many there should be."),

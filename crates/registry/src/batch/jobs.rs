@@ -16,7 +16,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "jobs",
     storage_prefix: "jobs",
     generation: Generation::SPEC,
-    prepare_create: prepare_create,
+    prepare_create,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,

@@ -11,7 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "configmaps",
     storage_prefix: "configmaps",
-    validate_update: validate_update,
+    validate_update,
     columns: &[NAME, text("Data", "How many entries there are."), AGE],
     row,
     ..Rules::DEFAULT

@@ -40,7 +40,7 @@ pub(crate) const RULES: Rules = Rules {
         Selectable { label: "type", value: |o| field(o, &["type"]) },
     ],
     columns: COLUMNS,
-    row: row,
+    row,
     ..Rules::DEFAULT
 };
 

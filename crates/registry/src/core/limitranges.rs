@@ -9,16 +9,15 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "limitranges",
     storage_prefix: "limitranges",
-    prepare_create: prepare_create,
+    prepare_create,
     create_on_update: true,
     ..Rules::DEFAULT
 };
 
-/// A limit range need not be named.
+/// A limit range need not be named: its uid will do.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
-    if str_at(object, &["metadata", "name"]).is_empty() {
-        if let Some(uid) = object.at(&["metadata", "uid"]).cloned() {
-            object.set(&["metadata", "name"], uid);
-        }
+    let uid = object.at(&["metadata", "uid"]).cloned();
+    if let Some(uid) = uid.filter(|_| str_at(object, &["metadata", "name"]).is_empty()) {
+        object.set(&["metadata", "name"], uid);
     }
 }

@@ -10,9 +10,9 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumes",
     storage_prefix: "persistentvolumes",
-    prepare_create: prepare_create,
+    prepare_create,
     prepare_update: keep_status,
-    prepare_subresource: prepare_subresource,
+    prepare_subresource,
     reset_fields: resets_spec_or_status,
     delete_returns_object: true,
     columns: &[

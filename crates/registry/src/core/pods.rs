@@ -1,17 +1,68 @@
-//! Pods.
+//! Pods. What a pod's row says is in `print`, what happens to one on its way in is in `prepare`.
 
-use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{Generation, Rules};
+mod prepare;
+mod print;
+mod qos;
+
+use corten_api::{Str, Value};
+
+use crate::rules::{Generation, Grace, Path, Rules, Selectable};
+use crate::table::{AGE, NAME, field, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "pods",
     storage_prefix: "pods",
     generation: Generation::SPEC,
-    prepare_create: drop_status,
-    prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec,
-    reset_fields: resets_spec_or_status,
+    prepare_create: prepare::create,
+    prepare_update: prepare::update,
+    prepare_subresource: prepare::subresource,
+    reset_fields,
+    grace: Grace::Pod,
     delete_returns_object: true,
+    selectable: &[
+        Selectable { label: "spec.nodeName", value: |o| field(o, &["spec", "nodeName"]) },
+        Selectable { label: "spec.host", value: |o| field(o, &["spec", "nodeName"]) },
+        Selectable { label: "spec.restartPolicy", value: |o| field(o, &["spec", "restartPolicy"]) },
+        Selectable { label: "spec.schedulerName", value: |o| field(o, &["spec", "schedulerName"]) },
+        Selectable { label: "spec.serviceAccountName", value: |o| field(o, &["spec", "serviceAccountName"]) },
+        Selectable {
+            label: "spec.hostNetwork",
+            value: |o| Str::from(o.bool_at(&["spec", "hostNetwork"]).unwrap_or(false).to_string()),
+        },
+        Selectable { label: "status.phase", value: |o| field(o, &["status", "phase"]) },
+        Selectable { label: "status.podIP", value: |o| Str::from(first_ip(o)) },
+        // Accepted, and never anything: upstream lists the label but knows no value for it.
+        Selectable { label: "status.podIPs", value: |_| Str::default() },
+        Selectable {
+            label: "status.nominatedNodeName",
+            value: |o| field(o, &["status", "nominatedNodeName"]),
+        },
+    ],
+    columns: &[
+        NAME,
+        text("Ready", "How many containers are ready, of how many."),
+        text("Status", "How the pod is doing, in a word."),
+        text("Restarts", "How often containers restarted, and when the last one did."),
+        AGE,
+        text("IP", "The pod's address.").wide(),
+        text("Node", "The node it is on.").wide(),
+        text("Nominated Node", "The node where room is being made for it.").wide(),
+        text("Readiness Gates", "How many further conditions for readiness hold, of how many.").wide(),
+    ],
+    row: print::row,
+    row_conditions: print::row_conditions,
     ..Rules::DEFAULT
 };
+
+fn reset_fields(sub: &str) -> &'static [Path] {
+    match sub {
+        "" => &[&["status"]],
+        "status" => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        _ => &[],
+    }
+}
+
+fn first_ip(pod: &Value) -> &str {
+    pod.items_at(&["status", "podIPs"]).first().map_or("", |ip| str_at(ip, &["ip"]))
+}

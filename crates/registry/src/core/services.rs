@@ -17,7 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "services/specs",
     name: NameRule::DnsLabel,
     prepare_create: drop_status,
-    prepare_update: prepare_update,
+    prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
     create_on_update: true,

@@ -12,7 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     name: NameRule::PathSegment,
     create_on_update: true,
     columns: COLUMNS,
-    row: row,
+    row,
     ..Rules::DEFAULT
 };
 

@@ -15,7 +15,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "devicetaintrules",
     generation: Generation::SPEC,
     prepare_create: drop_status,
-    prepare_update: prepare_update,
+    prepare_update,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
     unconditional_update: false,

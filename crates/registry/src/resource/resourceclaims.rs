@@ -14,7 +14,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "resourceclaims",
     prepare_create: drop_status,
     prepare_update: keep_status,
-    prepare_subresource: prepare_subresource,
+    prepare_subresource,
     reset_fields: resets_spec_and_metadata_or_status,
     delete_returns_object: true,
     columns: &[NAME, text("State", "Whether it is pending, allocated, reserved, deleted."), AGE],
