@@ -63,6 +63,8 @@ impl Expect {
 }
 
 /// The bytes of a put, with an optional place for the revision that only the committer knows.
+///
+/// A caller who leaves room for the revision's digits (20 at most) in the capacity saves a copy.
 #[derive(Clone, Debug, Default)]
 pub struct NewValue {
     pub bytes: Vec<u8>,
@@ -70,18 +72,21 @@ pub struct NewValue {
     pub revision_at: Option<usize>,
 }
 
+/// More unused capacity than this is not worth keeping for as long as the entry lives.
+const MAX_SLACK: usize = 64;
+
 impl NewValue {
-    /// The stored bytes, in an allocation of exactly their size: they live as long as the entry.
+    /// The stored bytes, in an allocation of about their size: they live as long as the entry.
     pub(crate) fn at(self, revision: Revision) -> Bytes {
-        let Some(at) = self.revision_at else {
-            return Bytes::from(self.bytes.into_boxed_slice());
-        };
-        let digits = revision.to_string();
-        let (head, tail) = self.bytes.split_at(at);
-        let mut bytes = Vec::with_capacity(self.bytes.len() + digits.len());
-        bytes.extend_from_slice(head);
-        bytes.extend_from_slice(digits.as_bytes());
-        bytes.extend_from_slice(tail);
+        let NewValue { mut bytes, revision_at } = self;
+        if let Some(at) = revision_at {
+            let digits = revision.to_string();
+            bytes.reserve_exact(digits.len());
+            bytes.splice(at..at, digits.into_bytes());
+        }
+        if bytes.capacity() - bytes.len() > MAX_SLACK {
+            bytes.shrink_to_fit();
+        }
         Bytes::from(bytes)
     }
 }

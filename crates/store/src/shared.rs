@@ -82,6 +82,7 @@ impl Shared {
         limit: usize,
     ) -> Result<Vec<Arc<Event>>, Error> {
         self.check_not_compacted(after)?;
+        let limit = if limit == 0 { usize::MAX } else { limit };
         let up_to = up_to.min(self.revision());
         if up_to <= after {
             return Ok(Vec::new());

@@ -1,9 +1,13 @@
 //! The handle to an open store.
 //!
+//! A store is a directory: `store.db` (with SQLite's `-wal` and `-shm` beside it) holds everything,
+//! `witness` the last acknowledged revision, and `lock` is locked by the process that has it open.
+//!
 //! Invariants: one process has a directory open at a time; when `close` returns, or the last handle
 //! is dropped, everything accepted is on disk, the threads are gone and the directory is free.
 
 use std::{
+    fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::Path,
@@ -67,7 +71,10 @@ impl Store {
             tolerance.meet(Damage::Log { frame })?;
         }
         let connection = sqlite::open(&database, &options)?;
-        let loaded = load::load(&connection, marks, &mut tolerance)?;
+        let loaded = load::load(&connection, marks.unwrap_or_default(), &mut tolerance)?;
+        if marks.is_none() && loaded.state.revision > 0 {
+            tracing::warn!("no record of acknowledged revisions; cannot tell if any is missing");
+        }
         let assigned = loaded.assigned;
         let acknowledged = loaded.state.revision;
         witness
@@ -138,7 +145,7 @@ impl Store {
     }
 
     /// The events under `prefix` after one revision up to and including another (or the current
-    /// revision, if that is lower), the first `limit` of them.
+    /// revision, if that is lower), the first `limit` of them (0 for all).
     pub async fn events_since(
         &self,
         prefix: &str,
@@ -208,6 +215,12 @@ impl Store {
     }
 }
 
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
 impl Handle {
     fn shut_down(&self) {
         // The keeper may be waiting for the committer, so it goes first.
@@ -252,14 +265,13 @@ fn lock(path: &Path) -> Result<File, Error> {
 }
 
 /// A witness that is missing says nothing; one that is unreadable is damage.
-fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Marks), Error> {
+fn open_witness(path: &Path, tolerance: &mut Tolerance) -> Result<(Witness, Option<Marks>), Error> {
     let (witness, marks) = Witness::open(path)?;
-    let marks = match marks {
-        Ok(marks) => marks.unwrap_or_default(),
+    match marks {
+        Ok(marks) => Ok((witness, marks)),
         Err(damage) => {
             tolerance.meet(damage)?;
-            Marks::default()
+            Ok((witness, None))
         }
-    };
-    Ok((witness, marks))
+    }
 }

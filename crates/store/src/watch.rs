@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -64,6 +65,14 @@ impl Watch {
                 }
             }
         }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Watch");
+        shown.field("prefix", &self.prefix).field("delivered", &self.delivered);
+        shown.finish_non_exhaustive()
     }
 }
 

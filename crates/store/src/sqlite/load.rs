@@ -57,6 +57,8 @@ pub(crate) fn load(
     marks: Marks,
     tolerance: &mut Tolerance,
 ) -> Result<Loaded, Error> {
+    // One snapshot for all reads: taking one per value would cost more than reading it.
+    let snapshot = connection.unchecked_transaction()?;
     let number = |name| get_meta(connection, name);
     let anchor = (number(meta::ANCHOR_REVISION)?, number(meta::ANCHOR_DIGEST)?);
     let scrubbed = number(meta::SCRUBBED)?;
@@ -72,6 +74,7 @@ pub(crate) fn load(
         scrubbed,
         assigned: links.revision.max(marks.assigned).max(marks.acknowledged),
     };
+    snapshot.finish()?;
     loaded.state.revision = links.revision;
     if loaded.state.digest != links.digest {
         tolerance.meet(Damage::Live { revision: links.revision })?;
