@@ -115,7 +115,7 @@ async fn reopen(dir: &Path) -> Result<(), Error> {
 fn put(prefix: &str, index: usize) -> Op {
     let mut bytes = vec![b'x'; VALUE_BYTES];
     bytes[..8].copy_from_slice(&index.to_le_bytes());
-    let value = NewValue { bytes, revision_at: Some(100) };
+    let value = NewValue { bytes, revision_at: Some(100), note: None };
     let key: Arc<str> = format!("/registry/pods/{prefix}/pod-{index:08}").into();
     Op::Put { key, expect: Expect::Any, value, lease: None }
 }

@@ -34,7 +34,7 @@ mod witness;
 
 pub use error::{Damage, Error};
 pub use model::{
-    Committed, Entry, Event, Expect, LeaseId, NewValue, Observer, Op, Options, Range, Revision, Txn,
+    Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,
 };
 pub use store::Store;
 pub use watch::Watch;

@@ -3,7 +3,7 @@
 //! Values are opaque bytes. An [`Entry`] is immutable and shared: the live map, the events and every
 //! reader point at the same allocation.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -28,7 +28,12 @@ pub struct Entry {
     /// 1 for the version that created the key, one more for each put since.
     pub version: u64,
     pub lease: Option<LeaseId>,
+    /// What the writer noted about the value. Gone after a restart: it is never stored.
+    pub note: Option<Note>,
 }
+
+/// Something a writer already knows about a value, handed to observers so that nobody works it out again.
+pub type Note = Arc<dyn Any + Send + Sync>;
 
 /// One change of one key.
 #[derive(Clone, Debug)]
@@ -70,6 +75,7 @@ pub struct NewValue {
     pub bytes: Vec<u8>,
     /// Where the decimal revision of this write is spliced into `bytes` before they are stored.
     pub revision_at: Option<usize>,
+    pub note: Option<Note>,
 }
 
 /// More unused capacity than this is not worth keeping for as long as the entry lives.
@@ -78,7 +84,7 @@ const MAX_SLACK: usize = 64;
 impl NewValue {
     /// The stored bytes, in an allocation of about their size: they live as long as the entry.
     pub(crate) fn at(self, revision: Revision) -> Bytes {
-        let NewValue { mut bytes, revision_at } = self;
+        let NewValue { mut bytes, revision_at, note: _ } = self;
         if let Some(at) = revision_at {
             let digits = revision.to_string();
             bytes.reserve_exact(digits.len());
@@ -93,7 +99,7 @@ impl NewValue {
 
 impl From<Vec<u8>> for NewValue {
     fn from(bytes: Vec<u8>) -> Self {
-        NewValue { bytes, revision_at: None }
+        NewValue { bytes, revision_at: None, note: None }
     }
 }
 

@@ -194,6 +194,7 @@ impl<'a> Planner<'a> {
         let key = previous.as_ref().map_or(key, |entry| Arc::clone(&entry.key));
         let entry = Arc::new(Entry {
             key: Arc::clone(&key),
+            note: value.note.clone(),
             value: value.at(revision),
             create_revision: previous.as_ref().map_or(revision, |entry| entry.create_revision),
             mod_revision: revision,

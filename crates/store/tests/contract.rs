@@ -72,12 +72,12 @@ async fn the_revision_is_spliced_into_the_value() {
     let store = open(dir.path());
     commit(&store, vec![put("other", "")]).await.unwrap();
     for (at, stored) in [(0, "2<>"), (1, "<3>"), (2, "<>4")] {
-        let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(at) };
+        let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(at), note: None };
         let op = Op::Put { key: "a".into(), expect: Expect::Any, value, lease: None };
         commit(&store, vec![op]).await.unwrap();
         assert_eq!(store.get("a").unwrap().value, stored);
     }
-    let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(3) };
+    let value = NewValue { bytes: b"<>".to_vec(), revision_at: Some(3), note: None };
     let op = Op::Put { key: "a".into(), expect: Expect::Any, value, lease: None };
     assert!(matches!(commit(&store, vec![op]).await, Err(Error::Invalid(_))));
 }

@@ -88,6 +88,7 @@ impl Header {
         }
         Ok((!self.deleted).then(|| {
             Arc::new(Entry {
+                note: None,
                 key: Arc::clone(&self.key),
                 value: Bytes::copy_from_slice(value),
                 create_revision: self.create_revision,
