@@ -17,8 +17,6 @@ impl Rules {
     pub fn prepare_for_create(&self, object: &mut Value, request: &Request<'_>) {
         if self.generation.initial > 0 {
             object.set(&["metadata", "generation"], self.generation.initial);
-        } else {
-            object.remove(&["metadata", "generation"]);
         }
         (self.prepare_create)(object, request);
         self.fill_status(object);

@@ -119,7 +119,7 @@ pub enum NameRule {
 /// How `metadata.generation` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation {
-    /// What a new object gets; zero is not encoded.
+    /// What a new object gets; zero leaves alone what the client sent.
     pub initial: i64,
     /// An update that changes any of these adds one.
     pub counts: &'static [Path],

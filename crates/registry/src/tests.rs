@@ -186,6 +186,31 @@ fn a_dropped_status_shows_its_required_zeroes() {
 }
 
 #[test]
+fn generations_start_and_count_as_each_resource_says() {
+    let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
+    let generations = |group: &str, resource: &str, part: &str| {
+        let rules = rules(group, resource).unwrap();
+        let mut old = value!({"metadata": {"name": "x", "generation": 7}});
+        old.set(&[part], value!({"a": 1}));
+        rules.prepare_for_create(&mut old, &request);
+        let mut new = old.clone();
+        new.set(&[part], value!({"a": 2}));
+        rules.prepare_for_update("", &mut new, &old, &request);
+        [old, new].map(|object| object.int_at(&["metadata", "generation"]))
+    };
+    assert_eq!(generations("apps", "replicasets", "spec"), [Some(1), Some(2)]);
+    assert_eq!(generations("", "configmaps", "data"), [Some(7), Some(7)]);
+    assert_eq!(generations("scheduling.k8s.io", "priorityclasses", "value"), [Some(1), Some(1)]);
+    assert_eq!(generations("", "podtemplates", "template"), [Some(1), Some(2)]);
+    assert_eq!(
+        generations("admissionregistration.k8s.io", "validatingwebhookconfigurations", "webhooks"),
+        [Some(1), Some(2)]
+    );
+    assert_eq!(generations("discovery.k8s.io", "endpointslices", "endpoints"), [Some(1), Some(2)]);
+    assert_eq!(generations("storage.k8s.io", "csidrivers", "spec"), [Some(7), Some(8)]);
+}
+
+#[test]
 fn grace_is_for_pods_that_run() {
     let grace = rules("", "pods").unwrap().grace;
     let pod = |node: &str, phase: &str| value!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});

@@ -1,4 +1,4 @@
-//! Mutating admission policies.
+//! Mutating admission policies: changes to requests, as expressions.
 
 use corten_api::Value;
 

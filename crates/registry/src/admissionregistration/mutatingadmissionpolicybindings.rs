@@ -1,4 +1,4 @@
-//! Mutating admission policy bindings.
+//! Mutating admission policy bindings: policies put to use.
 
 use corten_api::Value;
 

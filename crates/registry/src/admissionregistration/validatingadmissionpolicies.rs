@@ -1,4 +1,4 @@
-//! Validating admission policies.
+//! Validating admission policies: checks of requests, as expressions.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Validating admission policy bindings.
+//! Validating admission policy bindings: policies put to use.
 
 use corten_api::Value;
 

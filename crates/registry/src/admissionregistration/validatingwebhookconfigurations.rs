@@ -1,4 +1,4 @@
-//! Validating webhook configurations.
+//! Validating webhook configurations. There is no spec: the webhooks are what the generation counts.
 
 use corten_api::Value;
 

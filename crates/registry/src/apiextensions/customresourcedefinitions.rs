@@ -1,4 +1,5 @@
-//! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored in.
+//! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored
+//! in.
 
 use corten_api::Value;
 

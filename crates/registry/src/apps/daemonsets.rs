@@ -1,4 +1,4 @@
-//! Daemon sets.
+//! Daemon sets: a pod on every node. Changes of the template are counted apart, in an annotation.
 
 use corten_api::Value;
 

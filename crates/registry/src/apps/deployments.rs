@@ -1,4 +1,5 @@
-//! Deployments.
+//! Deployments: one template rolled out after another. Annotations count as a change, for rollouts are
+//! asked for with them.
 
 use corten_api::Value;
 

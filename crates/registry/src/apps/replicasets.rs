@@ -1,4 +1,4 @@
-//! Replica sets.
+//! Replica sets: so many pods of one template.
 
 use corten_api::Value;
 

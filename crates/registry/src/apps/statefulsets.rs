@@ -1,4 +1,5 @@
-//! Stateful sets.
+//! Stateful sets: pods with names and volumes of their own. The name becomes part of host names, hence a
+//! DNS label.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Cron jobs.
+//! Cron jobs: jobs started by the clock.
 
 use corten_api::Value;
 

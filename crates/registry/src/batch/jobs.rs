@@ -1,4 +1,4 @@
-//! Jobs.
+//! Jobs: pods that end. Deleting one leaves its pods, unless asked, as it always has.
 
 use corten_api::{Str, Value};
 

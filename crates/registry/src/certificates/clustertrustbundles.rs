@@ -1,4 +1,4 @@
-//! Cluster trust bundles.
+//! Cluster trust bundles: root certificates for everybody. A name may start with the signer's and a colon.
 
 use corten_api::Value;
 

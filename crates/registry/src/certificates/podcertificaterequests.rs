@@ -1,4 +1,4 @@
-//! Pod certificate requests.
+//! Pod certificate requests: a kubelet asks for a certificate on a pod's behalf.
 
 use corten_api::Value;
 

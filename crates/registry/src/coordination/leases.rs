@@ -1,4 +1,4 @@
-//! Leases.
+//! Leases: who holds something, and for how long.
 
 use corten_api::Value;
 

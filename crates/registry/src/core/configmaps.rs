@@ -1,4 +1,4 @@
-//! Config maps.
+//! Config maps: data for pods. One that is marked immutable keeps its data for good.
 
 use corten_api::Value;
 use corten_api::status::ErrorList;

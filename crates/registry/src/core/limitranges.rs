@@ -1,4 +1,4 @@
-//! Limit ranges.
+//! Limit ranges: bounds and defaults for what containers of a namespace may use.
 
 use corten_api::Value;
 

@@ -1,4 +1,5 @@
-//! Persistent volume claims.
+//! Persistent volume claims: storage asked for. What a claim starts from is said in two fields, an older
+//! and a newer one, that are kept alike.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Persistent volumes.
+//! Persistent volumes: storage there is. The status says since when a volume has been in its phase.
 
 use corten_api::{Value, time, value};
 

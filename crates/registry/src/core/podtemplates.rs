@@ -1,4 +1,4 @@
-//! Pod templates.
+//! Pod templates. There is no spec: the template is what the generation counts.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Replication controllers.
+//! Replication controllers: replica sets with a plain selector. Deleting one leaves its pods, unless asked.
 
 use corten_api::{Str, Value};
 

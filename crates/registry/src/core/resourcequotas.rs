@@ -1,4 +1,4 @@
-//! Resource quotas.
+//! Resource quotas: how much a namespace may use; how much it does is the status.
 
 use corten_api::{Map, Value};
 

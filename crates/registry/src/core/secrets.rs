@@ -1,4 +1,5 @@
-//! Secrets.
+//! Secrets: data for pods that not everybody may see. The type never changes, nor does the data of an
+//! immutable one.
 
 use corten_api::Value;
 use corten_api::status::ErrorList;

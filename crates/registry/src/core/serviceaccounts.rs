@@ -1,4 +1,4 @@
-//! Service accounts.
+//! Service accounts: whom pods act as.
 
 use corten_api::Value;
 

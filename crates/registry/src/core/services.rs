@@ -1,4 +1,5 @@
-//! Services.
+//! Services: a stable address in front of pods. Addresses and ports are given out elsewhere; here, a change
+//! of type drops what no longer applies.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Endpoint slices.
+//! Endpoint slices: where a service is served, in portions. There is no spec: whatever is not metadata
+//! counts as a change, and so do labels.
 
 use corten_api::Value;
 

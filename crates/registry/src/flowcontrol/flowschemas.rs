@@ -1,4 +1,4 @@
-//! Flow schemas.
+//! Flow schemas: which requests run at which priority level. They are listed in the order they are tried.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Priority level configurations.
+//! Priority level configurations: how many requests of a level run at once, and how the others wait.
 
 use corten_api::Value;
 

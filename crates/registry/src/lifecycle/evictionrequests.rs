@@ -1,4 +1,4 @@
-//! Eviction requests.
+//! Eviction requests: somebody wants a target to go.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Ingress classes.
+//! Ingress classes: who serves ingresses. The default one is marked.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Ingresses.
+//! Ingresses: HTTP routes into the cluster.
 
 use corten_api::Value;
 

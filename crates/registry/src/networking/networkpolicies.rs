@@ -1,4 +1,4 @@
-//! Network policies.
+//! Network policies: which traffic pods may take part in.
 
 use corten_api::Value;
 

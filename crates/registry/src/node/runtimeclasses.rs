@@ -1,4 +1,4 @@
-//! Runtime classes.
+//! Runtime classes: which container runtime pods ask for.
 
 use corten_api::Value;
 

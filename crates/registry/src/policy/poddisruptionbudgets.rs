@@ -1,4 +1,4 @@
-//! Pod disruption budgets.
+//! Pod disruption budgets: how many pods of a set may be away at once.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Cluster role bindings.
+//! Cluster role bindings: roles granted everywhere. Names may be anything that fits into a path.
 
 use crate::rbac::rolebindings;
 use crate::rules::{NameRule, Rules};

@@ -1,4 +1,4 @@
-//! Cluster roles.
+//! Cluster roles: what may be done, anywhere. Names may be anything that fits into a path.
 
 use crate::rules::{NameRule, Rules};
 

@@ -1,4 +1,4 @@
-//! Role bindings.
+//! Role bindings: roles granted in a namespace. Names may be anything that fits into a path.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Roles.
+//! Roles: what may be done in a namespace. Names may be anything that fits into a path.
 
 use crate::rules::{NameRule, Rules};
 

@@ -1,4 +1,4 @@
-//! Device classes.
+//! Device classes: kinds of devices to ask for.
 
 use corten_api::Value;
 

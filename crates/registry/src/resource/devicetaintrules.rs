@@ -1,4 +1,4 @@
-//! Device taint rules.
+//! Device taint rules: devices that pods should keep off.
 
 use corten_api::{Value, time};
 

@@ -1,4 +1,4 @@
-//! Resource claims.
+//! Resource claims: devices asked for and given. What drivers report of a device goes with it.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Resource claim templates.
+//! Resource claim templates: claims made anew for each pod.
 
 use corten_api::Value;
 

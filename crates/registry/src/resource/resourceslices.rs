@@ -1,4 +1,4 @@
-//! Resource slices.
+//! Resource slices: devices a driver offers.
 
 use corten_api::Value;
 

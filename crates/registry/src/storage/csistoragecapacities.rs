@@ -1,4 +1,4 @@
-//! CSI storage capacities.
+//! CSI storage capacities: how much a class could still provide in a part of the cluster.
 
 use crate::rules::Rules;
 

@@ -1,4 +1,4 @@
-//! Storage classes.
+//! Storage classes. In a list, the one that counts as the default is marked.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Volume attachments.
+//! Volume attachments: a volume wanted on a node.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Volume attributes classes.
+//! Volume attributes classes: how a driver should provide volumes.
 
 use corten_api::Value;
 

@@ -1,4 +1,4 @@
-//! Storage version migrations.
+//! Storage version migrations: rewriting what is stored in an older version.
 
 use corten_api::Value;
 
