@@ -134,7 +134,7 @@ impl Refusal {
 
 /// An error that upstream does not turn into a particular status.
 pub(super) fn failed(what: &str, why: &str) -> Status {
-    Status { code: 500, reason: "", message: format!("{what}: {why}"), details: Details::default() }
+    Status::unexplained(format!("{what}: {why}"))
 }
 
 fn conflict_status(conflicts: &[Conflict]) -> Status {
