@@ -139,13 +139,13 @@ impl Catalog {
         Some(cache)
     }
 
-    pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Served>> {
-        self.by_path.get(&(group, version, resource))
+    pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Served>> {
+        self.by_path.get(&(group, version, resource)).cloned()
     }
 
     /// The cache of a stored resource, whatever version it is served in.
-    pub fn cache(&self, group: &str, resource: &str) -> Option<&Arc<Cache>> {
-        self.caches.get(&(group, resource))
+    pub fn cache(&self, group: &str, resource: &str) -> Option<Arc<Cache>> {
+        self.caches.get(&(group, resource)).cloned()
     }
 
     pub fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {

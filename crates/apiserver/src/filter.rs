@@ -1,6 +1,6 @@
 //! Which objects a list or watch is about: namespace, name, labels and fields.
 
-use corten_api::selector::{FieldOperator, FieldSelector, LabelSelector};
+use corten_api::selector::{FieldSelector, LabelSelector};
 use corten_api::{Status, Str};
 
 use crate::catalog::Served;
@@ -42,7 +42,7 @@ impl Filter {
             for requirement in selector.requirements() {
                 filter.fields.push(FieldCondition {
                     field: field_of(served, &requirement.field)?,
-                    equal: requirement.operator == FieldOperator::Equals,
+                    equal: requirement.equal,
                     value: requirement.value.clone(),
                 });
             }
@@ -71,7 +71,7 @@ impl Filter {
     pub fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || object.namespace == self.namespace)
             && self.fields.iter().all(|condition| condition.holds(object))
-            && self.labels.as_ref().is_none_or(|s| s.matches(|key| object.projection.label(key)))
+            && self.labels.as_ref().is_none_or(|s| s.matches_with(|key| object.projection.label(key)))
     }
 }
 

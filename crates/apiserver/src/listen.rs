@@ -40,7 +40,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcce
                     continue;
                 }
             },
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
         };
         let (server, acceptor, stop, alive) = (server.clone(), acceptor.clone(), stop.clone(), alive.clone());
         tokio::spawn(async move {
@@ -73,6 +73,12 @@ async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAccepto
     }
 }
 
+/// Ends when the server is told to stop.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
 fn prepare(stream: &TcpStream) {
     let keep_alive = socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE).with_interval(TCP_KEEP_ALIVE);
     // A socket that cannot be tuned still works.
@@ -98,7 +104,7 @@ async fn http(
             let mut connection = std::pin::pin!($connection);
             tokio::select! {
                 ended = connection.as_mut() => return ended,
-                _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+                () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
             }
             connection.await
         }};

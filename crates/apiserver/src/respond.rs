@@ -73,9 +73,9 @@ pub fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
         "PartialObjectMetadata" | "PartialObjectMetadataList" => schema::lookup("meta/v1", kind),
         _ => resources::schema_of(group, version, kind),
     }?;
-    let mut raw = Vec::new();
-    protobuf::encode(&schema, value, &mut raw);
-    Some(protobuf::encode_envelope(api_version, kind, &raw))
+    let mut out = Vec::new();
+    protobuf::encode_object(&schema, value, &mut out).ok()?;
+    Some(out)
 }
 
 /// The tree of a kept object in the version it is served in.
@@ -288,15 +288,17 @@ fn list_tree(api_version: &str, kind: &str, list_meta: &ListMeta, items: Vec<Val
 
 /// Items are encoded one at a time: the trees of a whole list would be ten times its text.
 fn protobuf_list(served: &Served, objects: &[Arc<Object>], list_meta: &ListMeta, kind: &str) -> Result<Answer, Status> {
-    let meta_schema = schema::lookup("meta/v1", "ListMeta").ok_or_else(|| Status::internal("no schema for ListMeta"))?;
+    let encode = |object: &Arc<Object>| {
+        let mut item = Vec::new();
+        let tree = json::parse(&object.json).map_err(Status::internal)?;
+        protobuf::encode(&served.schema, &tree, &mut item).map_err(Status::internal)?;
+        Ok(item)
+    };
+    let items = objects.iter().map(encode).collect::<Result<Vec<Vec<u8>>, Status>>()?;
     let mut raw = Vec::new();
-    protobuf::write_list_meta(&meta_schema, &Value::Object(list_meta.to_map()), &mut raw);
-    let mut item = Vec::new();
-    for object in objects {
-        item.clear();
-        protobuf::encode(&served.schema, &json::parse(&object.json).map_err(Status::internal)?, &mut item);
-        protobuf::write_list_item(&item, &mut raw);
-    }
-    let body = protobuf::encode_envelope(&served.api_version, kind, &raw);
+    let meta = Value::Object(list_meta.to_map());
+    protobuf::encode_list_from_items(&meta, items.iter().map(Vec::as_slice), &mut raw).map_err(Status::internal)?;
+    let mut body = Vec::new();
+    protobuf::encode_envelope(&served.api_version, kind, &raw, &mut body);
     Ok(bytes(200, Format::Protobuf.content_type(), body))
 }

@@ -45,7 +45,7 @@ use std::sync::OnceLock;
 
 pub use duration::human_duration;
 pub use rules::{
-    Column, GarbageCollection, Generation, Grace, Listing, NameRule, Path, Request, RowContext, Rules, Scale,
+    Column, GarbageCollection, Generation, Grace, Listing, Path, Request, RowContext, Rules, Scale,
     Selectable,
 };
 pub use scale::{SCALE_COLUMNS, scale_row};

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+pub(crate) use corten_api::names::NameRule;
 use corten_api::status::ErrorList;
 use corten_api::{Str, Value};
 use jiff::Timestamp;
@@ -104,16 +105,6 @@ pub struct Request<'a> {
     pub now: Timestamp,
     /// Who asks, as a `UserInfo` (`username`, `uid`, `groups`, `extra`).
     pub user: Option<&'a Value>,
-}
-
-/// What a name must look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
-    DnsSubdomain,
-    DnsLabel,
-    Dns1035Label,
-    /// Anything that fits between two slashes of a path.
-    PathSegment,
 }
 
 /// How `metadata.generation` counts.

@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::validate::{group_version_kind, validate_applied};
 use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes};
 use crate::json;
-use crate::status::{Cause, Details, Status};
+use crate::status::{Cause, Status};
 use crate::value::Value;
 
 /// The one manager whose client-side applied configurations are taken over and kept up to date.

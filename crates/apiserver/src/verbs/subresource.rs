@@ -38,28 +38,7 @@ fn current(call: &Call) -> Result<std::sync::Arc<Object>, Status> {
 }
 
 fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
-    let rules = call.served.rules.scale.ok_or_else(Status::unknown_path)?;
-    let mut metadata = Map::new();
-    for kept in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = object.at(&["metadata", kept]) {
-            metadata.insert(kept, value.clone());
-        }
-    }
-    let mut scale = Value::object();
-    scale.set(&["kind"], "Scale");
-    scale.set(&["apiVersion"], "autoscaling/v1");
-    scale.set(&["metadata"], metadata);
-    scale.set(&["spec"], Map::new());
-    let replicas = object.int_at(rules.spec_replicas).unwrap_or(1);
-    if replicas != 0 {
-        scale.set(&["spec", "replicas"], replicas);
-    }
-    scale.set(&["status", "replicas"], object.int_at(rules.status_replicas).unwrap_or(0));
-    let selector = (rules.selector)(object);
-    if !selector.is_empty() {
-        scale.set(&["status", "selector"], selector);
-    }
-    Ok(scale)
+    call.served.rules.scale.map(|scale| scale.of(object)).ok_or_else(Status::unknown_path)
 }
 
 fn get_scale(call: &Call) -> Result<Answer, Status> {
@@ -112,12 +91,13 @@ fn patched_scale(call: &Call, object: &Value, expected: Expected<'_>) -> Result<
     let mut scale = scale_of(call, object)?;
     let body = json::parse(&call.body).map_err(|e| Status::bad_request(e.to_string()))?;
     match negotiate::content_type(&call.headers) {
-        "application/json-patch+json" => patch::json::apply(&mut scale, &body).map_err(|e| e.status())?,
-        "application/merge-patch+json" => patch::merge(&mut scale, &body),
-        "application/strategic-merge-patch+json" => {
-            patch::strategic::apply(&mut scale, &body, expected.schema).map_err(|e| e.status())?;
+        "application/json-patch+json" => patch::json::apply(&mut scale, &body).map_err(|e| e.to_status())?,
+        "application/merge-patch+json" | "application/apply-patch+yaml" => {
+            patch::merge(&mut scale, &body).map_err(|e| e.to_status())?;
         }
-        "application/apply-patch+yaml" => patch::merge(&mut scale, &body),
+        "application/strategic-merge-patch+json" => {
+            patch::strategic::apply(&mut scale, &body, expected.schema).map_err(|e| e.to_status())?;
+        }
         _ => {
             return Err(Status::unsupported_media_type(&[
                 "application/json-patch+json",
@@ -163,7 +143,7 @@ pub async fn bind(call: &mut Call) -> Result<Answer, Status> {
         pod.set(&["spec", "nodeName"], node.as_str());
         if let Some(annotations) = binding.at(&["metadata", "annotations"]) {
             let mut merged = pod.at(&["metadata", "annotations"]).cloned().unwrap_or_else(Value::object);
-            patch::merge(&mut merged, annotations);
+            patch::merge(&mut merged, annotations).map_err(|e| e.to_status())?;
             pod.set(&["metadata", "annotations"], merged);
         }
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));

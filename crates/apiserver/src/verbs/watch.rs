@@ -193,7 +193,7 @@ impl Watcher {
             () = tokio::time::sleep_until(wake) => {
                 if Instant::now() >= self.deadline { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
             }
-            _ = self.shutdown.wait_for(|stop| *stop) => std::ops::ControlFlow::Break(()),
+            () = crate::listen::stopped(&mut self.shutdown) => std::ops::ControlFlow::Break(()),
         }
     }
 

@@ -458,14 +458,14 @@ impl PatchBody {
         }
         let mut new = live.clone();
         match self.kind {
-            PatchKind::Json => patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.status()))?,
+            PatchKind::Json => patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.to_status()))?,
             PatchKind::Merge => {
                 require_object(&self.tree)?;
-                patch::merge(&mut new, &self.tree);
+                patch::merge(&mut new, &self.tree).map_err(|e| e.to_status())?;
             }
             _ => {
                 require_object(&self.tree)?;
-                patch::strategic::apply(&mut new, &self.tree, &call.served.schema).map_err(|e| e.status())?;
+                patch::strategic::apply(&mut new, &self.tree, &call.served.schema).map_err(|e| e.to_status())?;
             }
         }
         decode::conform_whole(&mut new, call.expected(), &mut strict)?;
