@@ -33,6 +33,8 @@ pub enum Format {
 pub enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
+    #[error("unable to parse numeric part of quantity")]
+    Numeric,
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }

@@ -98,6 +98,8 @@ fn nonsense_is_refused() {
     for text in ["1e", "1mm", "1ki", "1i", "1-5", "--1", "1ee3", "1e+", "1e99999999999999999999"] {
         check_error(text, QuantityError::Suffix);
     }
+    check_error("Pi", QuantityError::Numeric);
+    check_error("-e-16", QuantityError::Numeric);
     assert_eq!(
         canonical("x").unwrap_err(),
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
