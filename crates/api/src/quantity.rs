@@ -33,6 +33,8 @@ pub enum Format {
 pub enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
+    #[error("unable to parse numeric part of quantity")]
+    Numeric,
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -151,15 +153,18 @@ impl Quantity {
         (exact && whole.abs() >= 1024).then_some(whole)
     }
 
-    /// Mantissa and exponent, the exponent a multiple of three.
-    fn by_thousands(&self) -> (i128, i32) {
+    /// Mantissa, zeros to append to it, and an exponent that is a multiple of three.
+    fn by_thousands(&self) -> (i128, &'static str, i32) {
         let (mut mantissa, mut exponent) = (self.mantissa, self.scale);
         while mantissa != 0 && mantissa % 10 == 0 {
             mantissa /= 10;
             exponent = exponent.saturating_add(1);
         }
-        let spare = exponent.rem_euclid(3);
-        (mantissa.saturating_mul(10i128.pow(spare.unsigned_abs())), exponent - spare)
+        match exponent.rem_euclid(3) {
+            0 => (mantissa, "", exponent),
+            1 => (mantissa, "0", exponent - 1),
+            _ => (mantissa, "00", exponent - 2),
+        }
     }
 }
 
@@ -178,8 +183,8 @@ impl fmt::Display for Quantity {
             }
             return write!(f, "{whole}{}", parse::binary_suffix(exponent));
         }
-        let (mantissa, exponent) = self.by_thousands();
-        write!(f, "{mantissa}")?;
+        let (mantissa, zeros, exponent) = self.by_thousands();
+        write!(f, "{mantissa}{zeros}")?;
         match (self.format, exponent) {
             (_, 0) => Ok(()),
             (Format::DecimalExponent, exponent) => write!(f, "e{exponent}"),

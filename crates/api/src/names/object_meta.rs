@@ -24,15 +24,20 @@ pub fn validate_object_meta(
 ) {
     let generate_name = text(meta, "generateName");
     if !generate_name.is_empty() {
-        invalid(errors, format!("{path}.generateName"), generate_name, name_rule.check_prefix(generate_name));
+        invalid(
+            errors,
+            &format!("{path}.generateName"),
+            generate_name,
+            name_rule.check_prefix(generate_name),
+        );
     }
     match text(meta, "name") {
         "" => errors.required(format!("{path}.name"), "name or generateName is required"),
-        name => invalid(errors, format!("{path}.name"), name, name_rule.check(name)),
+        name => invalid(errors, &format!("{path}.name"), name, name_rule.check(name)),
     }
     match (namespaced, text(meta, "namespace")) {
         (true, "") => errors.required(format!("{path}.namespace"), ""),
-        (true, name) => invalid(errors, format!("{path}.namespace"), name, namespace_name(name)),
+        (true, name) => invalid(errors, &format!("{path}.namespace"), name, namespace_name(name)),
         (false, "") => {}
         (false, _) => errors.forbidden(format!("{path}.namespace"), "not allowed on this type"),
     }
@@ -90,9 +95,9 @@ fn items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).unwrap_or_default()
 }
 
-fn invalid(errors: &mut ErrorList, field: String, bad: &str, complaints: Vec<String>) {
+fn invalid(errors: &mut ErrorList, field: &str, bad: &str, complaints: Vec<String>) {
     for complaint in complaints {
-        errors.invalid(field.as_str(), &Value::from(bad), complaint);
+        errors.invalid(field, &Value::from(bad), complaint);
     }
 }
 
@@ -105,8 +110,8 @@ fn validate_generation(meta: &Value, path: &str, errors: &mut ErrorList) {
 
 pub fn validate_labels(labels: Option<&Value>, path: &str, errors: &mut ErrorList) {
     for (key, value) in entries(labels) {
-        invalid(errors, path.to_owned(), key, qualified_name(key));
-        invalid(errors, path.to_owned(), value, label_value(value));
+        invalid(errors, path, key, qualified_name(key));
+        invalid(errors, path, value, label_value(value));
     }
 }
 
@@ -119,7 +124,7 @@ pub fn validate_annotations(annotations: Option<&Value>, path: &str, errors: &mu
         } else {
             qualified_name(key)
         };
-        invalid(errors, path.to_owned(), key, complaints);
+        invalid(errors, path, key, complaints);
         total += key.len() + value.len();
     }
     if total > TOTAL_ANNOTATION_SIZE_LIMIT {
@@ -173,7 +178,7 @@ fn validate_owner_reference(reference: &Value, path: &str, errors: &mut ErrorLis
 }
 
 pub fn validate_finalizer_name(name: &str, path: &str, errors: &mut ErrorList) {
-    invalid(errors, path.to_owned(), name, qualified_name(name));
+    invalid(errors, path, name, qualified_name(name));
 }
 
 fn validate_finalizers(finalizers: Option<&Value>, path: &str, errors: &mut ErrorList) {

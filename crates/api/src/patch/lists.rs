@@ -4,11 +4,9 @@
 //! the rest. Where the two meet, the object's order decides if it knows both items; otherwise what the
 //! patch names comes first.
 
-use super::strategic::{Error, Type, merge_map, unknown_directive};
 use super::shown_list;
+use super::strategic::{DIRECTIVE, Error, Type, merge_map, unknown_directive};
 use crate::value::Value;
-
-const DIRECTIVE: &str = "$patch";
 
 /// What a list consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,17 +29,20 @@ pub(super) fn elements(a: &[Value], b: &[Value]) -> Result<Items, Error> {
     Ok(if matches!(first, Value::Object(_)) { Items::Maps } else { Items::Scalars })
 }
 
-/// Merges a patch into a list that merges.
+/// Merges a patch into a list that merges. What comes back is the object's order for whoever orders the list
+/// once more: as upstream leaves it, what was added stands in the places of what was deleted.
 pub(super) fn merge(
     current: &mut Vec<Value>,
     patch: Vec<Value>,
     merge_key: &str,
     item: Type<'_>,
-) -> Result<(), Error> {
+) -> Result<Vec<Value>, Error> {
     if current.is_empty() && patch.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
+    let places = current.len();
     let items = elements(current, &patch)?;
+    let replaced = patch.iter().any(|item| directive_of(item) == Some("replace")).then(|| current.clone());
     let (merged, before, named) = match items {
         Items::Scalars => {
             let before = std::mem::take(current);
@@ -64,9 +65,14 @@ pub(super) fn merge(
             (before, keys, named)
         }
     };
+    let order = replaced.unwrap_or_else(|| merged.iter().take(places).cloned().collect());
     let (listed, others) = partition(merged, &named, merge_key)?;
     *current = interleave(listed, others, &named, &before, merge_key, items)?;
-    Ok(())
+    Ok(order)
+}
+
+fn directive_of(item: &Value) -> Option<&str> {
+    item.get(DIRECTIVE)?.as_str()
 }
 
 /// Deletes what the patch deletes; what remains of list and patch comes back.

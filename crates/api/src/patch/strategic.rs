@@ -15,7 +15,7 @@ use crate::schema::{AnyForm, Field, Kind, Struct};
 use crate::status::{Status, quoted};
 use crate::value::{Map, Value};
 
-const DIRECTIVE: &str = "$patch";
+pub(super) const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder";
@@ -208,7 +208,7 @@ fn merge_member(original: &mut Map, key: &str, value: Value, schema: Type<'_>) -
         }
         (Some(Value::Array(current)), Value::Array(value)) => {
             let (field, item) = schema.list_field(key)?;
-            merge_list(current, value, field, item)
+            merge_list(current, value, field, item).map(drop)
         }
         (_, mut value) => {
             discard_nulls(&mut value);
@@ -221,16 +221,15 @@ fn merge_member(original: &mut Map, key: &str, value: Value, schema: Type<'_>) -
     }
 }
 
-/// Merges lists, or replaces them, as the field says.
+/// Merges lists, or replaces them, as the field says. The order of what was there comes back.
 fn merge_list(
     current: &mut Vec<Value>,
     patch: Vec<Value>,
     field: &Field,
     item: Type<'_>,
-) -> Result<(), Error> {
+) -> Result<Vec<Value>, Error> {
     if !field.patch.merge {
-        *current = patch;
-        return Ok(());
+        return Ok(std::mem::replace(current, patch));
     }
     lists::merge(current, patch, merge_key(field), item)
 }
@@ -256,7 +255,7 @@ fn delete_from_list(original: &mut Map, key: &str, values: Value, schema: Type<'
             current.retain(|value| !values.contains(value));
             Ok(())
         }
-        Items::Maps => lists::merge(current, values, merge_key(field), item),
+        Items::Maps => lists::merge(current, values, merge_key(field), item).map(drop),
     }
 }
 
@@ -292,19 +291,24 @@ fn set_element_orders(original: &mut Map, patch: &mut Map, schema: Type<'_>) -> 
         let (field, item) = schema.list_field(key)?;
         let merge_key = merge_key(field);
         check_order(patched.as_deref().unwrap_or_default(), &order, merge_key)?;
-        let merged = match (before.clone(), patched.clone()) {
+        let items = match (&before, &patched) {
             (None, None) => continue,
-            (Some(before), None) => before,
-            (None, Some(patched)) => patched.into_iter().filter_map(without_directives).collect(),
-            (Some(mut before), Some(patched)) => {
-                merge_list(&mut before, patched, field, item)?;
-                before
+            _ => {
+                lists::elements(before.as_deref().unwrap_or_default(), patched.as_deref().unwrap_or_default())
             }
         };
-        let before = before.unwrap_or_default();
+        let (merged, before) = match (before, patched) {
+            (before, None) => (before.clone().unwrap_or_default(), before.unwrap_or_default()),
+            (None, Some(patched)) => {
+                (patched.into_iter().filter_map(without_directives).collect(), Vec::new())
+            }
+            (Some(mut merged), Some(patched)) => {
+                let before = merge_list(&mut merged, patched, field, item)?;
+                (merged, before)
+            }
+        };
         let (listed, others) = lists::partition(merged, &order, merge_key)?;
-        let items = lists::elements(&before, patched.as_deref().unwrap_or_default())?;
-        original.insert(key, lists::interleave(listed, others, &order, &before, merge_key, items)?);
+        original.insert(key, lists::interleave(listed, others, &order, &before, merge_key, items?)?);
         patch.remove(key);
     }
     Ok(())
@@ -315,24 +319,26 @@ fn check_order(patch: &[Value], order: &[Value], merge_key: &str) -> Result<(), 
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut remaining = order.iter();
-    for item in patch {
-        if let Value::Object(map) = item
-            && let Some(directive) = map.get(DIRECTIVE)
-            && (merge_key.is_empty() || directive.as_str().is_some())
-        {
+    let deleted = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str) == Some("delete");
+    if let Some(odd) = patch.iter().find(|item| !merge_key.is_empty() && !matches!(item, Value::Object(_))) {
+        return Err(Error::expected_map(odd));
+    }
+    let mut named = patch.iter().filter(|item| merge_key.is_empty() || !deleted(item)).peekable();
+    let mut order_left = order.iter().peekable();
+    while let (Some(item), Some(next)) = (named.peek(), order_left.peek()) {
+        if item.get(DIRECTIVE).is_some() {
+            named.next();
             continue;
         }
-        loop {
-            let Some(next) = remaining.next() else {
-                return Err(Error::OrderMismatch { patch: shown_list(patch), order: shown_list(order) });
-            };
-            if lists::same(item, next, merge_key)? {
-                break;
-            }
+        if lists::same(item, next, merge_key)? {
+            named.next();
         }
+        order_left.next();
     }
-    Ok(())
+    match named.peek() {
+        Some(_) => Err(Error::OrderMismatch { patch: shown_list(patch), order: shown_list(order) }),
+        None => Ok(()),
+    }
 }
 
 fn discard_nulls(value: &mut Value) {

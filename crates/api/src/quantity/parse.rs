@@ -15,6 +15,7 @@ struct Parts<'t> {
     whole: &'t str,
     fraction: &'t str,
     suffix: &'t str,
+    has_digits: bool,
 }
 
 /// Base, exponent and notation of a suffix.
@@ -30,6 +31,8 @@ pub(super) fn parse(text: &str) -> Result<(Quantity, bool), QuantityError> {
     let suffix = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
     match parse_small(&parts, &suffix) {
         Some(done) => Ok(done),
+        // Upstream minds only where the number does not fit 64 bits, or seems not to.
+        None if !parts.has_digits => Err(QuantityError::Numeric),
         None => Ok((parse_large(&parts, &suffix), false)),
     }
 }
@@ -149,6 +152,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     };
     let significant = unsigned.trim_start_matches('0');
     let (whole, rest) = split_digits(significant);
+    let has_whole = significant.len() < unsigned.len() || !whole.is_empty();
     let whole = if whole.is_empty() { "0" } else { whole };
     let (fraction, suffix) = match rest.strip_prefix('.') {
         Some(rest) => split_digits(rest),
@@ -159,7 +163,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(QuantityError::Format);
     }
-    Ok(Parts { negative, whole, fraction, suffix })
+    Ok(Parts { negative, whole, fraction, suffix, has_digits: has_whole || !fraction.is_empty() })
 }
 
 fn split_digits(text: &str) -> (&str, &str) {

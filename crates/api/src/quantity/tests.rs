@@ -75,6 +75,7 @@ fn too_fine_rounds_up_and_too_large_is_capped() {
     check("1.5e-2147483648", "1e-9");
     check("1000000000000000000000", "1");
     check("123456789012345678901", "123456789012345678901");
+    check("549869004007050000300632.0729403376643e15", "549869004007050000300632072940337664300");
 }
 
 #[test]
@@ -98,6 +99,8 @@ fn nonsense_is_refused() {
     for text in ["1e", "1mm", "1ki", "1i", "1-5", "--1", "1ee3", "1e+", "1e99999999999999999999"] {
         check_error(text, QuantityError::Suffix);
     }
+    check_error("Pi", QuantityError::Numeric);
+    check_error("-e-16", QuantityError::Numeric);
     assert_eq!(
         canonical("x").unwrap_err(),
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

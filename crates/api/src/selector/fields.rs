@@ -37,11 +37,12 @@ impl FieldSelector {
     pub fn parse(text: &str) -> Result<FieldSelector, SelectorError> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
-        let requirements = terms
-            .into_iter()
-            .filter(|term| !term.is_empty())
-            .map(|term| parse_term(term, text))
-            .collect::<Result<_, _>>()?;
+        let mut requirements = Vec::with_capacity(terms.len());
+        for term in terms.into_iter().filter(|term| !term.is_empty()) {
+            requirements.push(parse_term(term, text)?);
+        }
+        // A bare operator asks for nothing.
+        requirements.retain(|wanted| !wanted.field.is_empty() || !wanted.value.is_empty());
         Ok(FieldSelector { requirements })
     }
 
@@ -106,11 +107,11 @@ fn split_terms(text: &str) -> Vec<&str> {
 }
 
 fn parse_term(term: &str, selector: &str) -> Result<FieldRequirement, SelectorError> {
-    let split = term.find(['=', '!']).and_then(|_| {
-        // The first operator splits, even one that a lone exclamation mark precedes.
-        term.char_indices().find_map(|(at, _)| {
-            ["!=", "==", "="].into_iter().find(|op| term[at..].starts_with(op)).map(|op| (at, op))
-        })
+    let split = term.char_indices().find_map(|(at, _)| {
+        ["!=", "==", "="]
+            .into_iter()
+            .find(|operator| term[at..].starts_with(operator))
+            .map(|found| (at, found))
     });
     let Some((at, operator)) = split else {
         return Err(SelectorError(format!("invalid selector: '{selector}'; can't understand '{term}'")));

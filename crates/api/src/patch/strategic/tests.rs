@@ -223,6 +223,11 @@ fn orders_must_fit() {
         r#"{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"$patch":"delete","name":"a"},{"name":"b","image":"i"}]}"#,
         r#"{"containers":[{"image":"i","name":"b"}]}"#,
     );
+    check(
+        r#"{"containers":[{"name":"a"},{"name":"c"}]}"#,
+        r#"{"$setElementOrder/containers":[{"name":"e"},{"name":"c"}],"containers":[{"name":"e"},{"$patch":"delete","name":"c"}]}"#,
+        r#"{"containers":[{"name":"a"},{"name":"e"}]}"#,
+    );
 }
 
 #[test]
