@@ -4,6 +4,7 @@
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
 pub mod conform;
+pub mod convert;
 pub mod discovery;
 pub mod encoded;
 pub mod json;
@@ -20,6 +21,7 @@ pub mod selector;
 pub mod status;
 pub mod time;
 mod value;
+pub mod yaml;
 
 pub use status::Status;
 pub use value::{Map, Str, Value};

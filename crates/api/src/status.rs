@@ -48,7 +48,13 @@ fn qualified(group: &str, name: &str) -> String {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            details: Details::default(),
+            continue_token: String::new(),
+        }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Status {

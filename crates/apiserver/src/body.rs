@@ -13,9 +13,9 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::object::Object;
 
-pub const FRAME: usize = 64 * 1024;
+pub(crate) const FRAME: usize = 64 * 1024;
 
-pub enum ResponseBody {
+pub(crate) enum ResponseBody {
     Empty,
     Full(Bytes),
     List(ListBody),
@@ -35,7 +35,7 @@ impl From<Bytes> for ResponseBody {
 }
 
 /// A JSON list: a head, the items' own texts, a tail.
-pub struct ListBody {
+pub(crate) struct ListBody {
     head: Vec<u8>,
     objects: Vec<Arc<Object>>,
     next: usize,
@@ -45,18 +45,18 @@ pub struct ListBody {
 
 impl ListBody {
     /// `head` ends just before the first item.
-    pub fn new(head: Vec<u8>, objects: Vec<Arc<Object>>) -> ListBody {
+    pub(crate) fn new(head: Vec<u8>, objects: Vec<Arc<Object>>) -> ListBody {
         let items: usize = objects.iter().map(|o| 1 + o.item_rest().len()).sum();
         let commas = objects.len().saturating_sub(1);
         let left = (head.len() + items + commas + TAIL.len()) as u64;
         ListBody { head, objects, next: 0, started: false, left }
     }
 
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.left
     }
 
-    pub fn next_frame(&mut self) -> Option<Bytes> {
+    pub(crate) fn next_frame(&mut self) -> Option<Bytes> {
         if self.left == 0 {
             return None;
         }
@@ -98,7 +98,9 @@ impl Body for ResponseBody {
             ResponseBody::Full(bytes) if bytes.is_empty() => None,
             ResponseBody::Full(bytes) => Some(std::mem::take(bytes)),
             ResponseBody::List(list) => list.next_frame(),
-            ResponseBody::Stream(stream) => return stream.as_mut().poll_next(context).map(|item| item.map(|b| Ok(Frame::data(b)))),
+            ResponseBody::Stream(stream) => {
+                return stream.as_mut().poll_next(context).map(|item| item.map(|b| Ok(Frame::data(b))));
+            }
         };
         Poll::Ready(data.map(|bytes| Ok(Frame::data(bytes))))
     }

@@ -13,7 +13,7 @@ use crate::identity::{MASTERS, Peer, User};
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Creates what is missing, through the front door.
-pub async fn run(server: &Arc<Server>) -> Result<(), String> {
+pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
     let user = User { name: "system:apiserver".into(), uid: String::new(), groups: vec![MASTERS.into()] };
     let peer = Peer::Known(Arc::new(user));
     for name in NAMESPACES {

@@ -25,7 +25,7 @@ const RING_BYTES: usize = 12 << 20;
 
 /// One change of one object.
 #[derive(Debug)]
-pub struct Event {
+pub(crate) struct Event {
     pub revision: u64,
     /// `None` when it was deleted.
     pub current: Option<Arc<Object>>,
@@ -44,14 +44,14 @@ struct Frames {
 
 /// What an event is to one watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     Added,
     Modified,
     Deleted,
 }
 
 impl Change {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Change::Added => "ADDED",
             Change::Modified => "MODIFIED",
@@ -66,7 +66,7 @@ impl Event {
     }
 
     /// What this event is to someone who sees the objects `visible` lets through.
-    pub fn seen_through(&self, visible: impl Fn(&Object) -> bool) -> Option<Change> {
+    pub(crate) fn seen_through(&self, visible: impl Fn(&Object) -> bool) -> Option<Change> {
         let now = self.current.as_deref().is_some_and(&visible);
         let before = self.previous.as_deref().is_some_and(&visible);
         match (before, now) {
@@ -78,21 +78,22 @@ impl Event {
     }
 
     /// The object to show for a change, and its text.
-    pub fn shown(&self, change: Change) -> (&Arc<Object>, Bytes) {
+    pub(crate) fn shown(&self, change: Change) -> (&Arc<Object>, Bytes) {
         match change {
             Change::Deleted => {
                 let gone = self.previous.as_ref().or(self.current.as_ref()).expect("an event has an object");
                 (gone, gone.json_at(self.revision))
             }
             _ => {
-                let object = self.current.as_ref().or(self.previous.as_ref()).expect("an event has an object");
+                let object =
+                    self.current.as_ref().or(self.previous.as_ref()).expect("an event has an object");
                 (object, object.json.clone())
             }
         }
     }
 
     /// The JSON frame of a change in the stored form.
-    pub fn frame(&self, change: Change) -> &Bytes {
+    pub(crate) fn frame(&self, change: Change) -> &Bytes {
         let cell = match change {
             Change::Added => &self.frames.added,
             Change::Modified => &self.frames.modified,
@@ -108,7 +109,7 @@ impl Event {
 }
 
 /// One event on the JSON wire.
-pub fn frame(change: &str, object: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(change: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len() + 40);
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(change.as_bytes());
@@ -118,7 +119,7 @@ pub fn frame(change: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-pub struct Cache {
+pub(crate) struct Cache {
     pub form: Form,
     store: Store,
     inner: RwLock<Inner>,
@@ -137,21 +138,21 @@ struct Inner {
 }
 
 /// The objects of a moment, in key order.
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     pub objects: Vec<Arc<Object>>,
     pub revision: u64,
 }
 
 /// A reader that the ring has overtaken.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Overtaken {
+pub(crate) struct Overtaken {
     /// The oldest revision that can still be followed from here.
     pub complete_after: u64,
 }
 
 impl Cache {
     /// Loads the current objects and follows the store from there.
-    pub fn start(form: Form, store: &Store) -> Arc<Cache> {
+    pub(crate) fn start(form: Form, store: &Store) -> Arc<Cache> {
         let cache = Arc::new(Cache {
             store: store.clone(),
             inner: RwLock::default(),
@@ -187,27 +188,27 @@ impl Cache {
         }
     }
 
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.inner.read().objects.get(&*self.form.key(namespace, name)).cloned()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.inner.read().objects.len()
     }
 
     /// Wakes whenever there are new events.
-    pub fn progress(&self) -> watch::Receiver<u64> {
+    pub(crate) fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
     }
 
     /// The revision this cache is the state of: nothing under its prefix happened since its own last event.
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         let store = self.store.revision();
         self.inner.read().revision.max(store)
     }
 
     /// All objects under a namespace (all if empty) that come after a key.
-    pub fn snapshot(&self, namespace: &str, after: Option<&str>) -> Snapshot {
+    pub(crate) fn snapshot(&self, namespace: &str, after: Option<&str>) -> Snapshot {
         // Read first: everything up to it is applied once the lock is held.
         let revision = self.store.revision();
         let inner = self.inner.read();
@@ -216,7 +217,12 @@ impl Cache {
     }
 
     /// The objects as they were at a revision, if the ring reaches back that far.
-    pub fn snapshot_at(&self, namespace: &str, after: Option<&str>, revision: u64) -> Option<Snapshot> {
+    pub(crate) fn snapshot_at(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        revision: u64,
+    ) -> Option<Snapshot> {
         let inner = self.inner.read();
         if revision < inner.complete_after {
             return None;
@@ -240,7 +246,7 @@ impl Cache {
     }
 
     /// The objects as they were at a revision, from the store's history.
-    pub async fn snapshot_from_history(
+    pub(crate) async fn snapshot_from_history(
         &self,
         namespace: &str,
         after: Option<&str>,
@@ -252,7 +258,7 @@ impl Cache {
         Ok(Snapshot { objects: range.entries.iter().filter_map(|e| self.read(e)).collect(), revision })
     }
 
-    pub fn scope(&self, namespace: &str) -> String {
+    pub(crate) fn scope(&self, namespace: &str) -> String {
         if namespace.is_empty() || !self.form.namespaced {
             self.form.prefix.clone()
         } else {
@@ -261,7 +267,11 @@ impl Cache {
     }
 
     /// Up to `limit` events after a revision, oldest first, and the revision they lead to.
-    pub fn events_after(&self, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Overtaken> {
+    pub(crate) fn events_after(
+        &self,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), Overtaken> {
         let inner = self.inner.read();
         if revision < inner.complete_after {
             return Err(Overtaken { complete_after: inner.complete_after });
@@ -273,7 +283,10 @@ impl Cache {
     }
 
     /// Events that have left the ring, from the store's history, up to where the ring begins.
-    pub async fn events_from_history(&self, after: u64) -> Result<(Vec<Arc<Event>>, u64), corten_store::Error> {
+    pub(crate) async fn events_from_history(
+        &self,
+        after: u64,
+    ) -> Result<(Vec<Arc<Event>>, u64), corten_store::Error> {
         const PAGE: usize = 500;
         let up_to = self.inner.read().complete_after;
         let events = self.store.events_since(&self.form.prefix, after, up_to, PAGE).await?;
@@ -303,7 +316,8 @@ impl Inner {
     fn push(&mut self, event: Arc<Event>) {
         self.ring_bytes += event.size();
         self.ring.push_back(event);
-        while self.ring.len() > RING_EVENTS || (self.ring.len() > RING_ALWAYS && self.ring_bytes > RING_BYTES) {
+        while self.ring.len() > RING_EVENTS || (self.ring.len() > RING_ALWAYS && self.ring_bytes > RING_BYTES)
+        {
             let Some(old) = self.ring.pop_front() else { break };
             self.ring_bytes -= old.size();
             self.complete_after = old.revision;

@@ -16,13 +16,13 @@ use crate::respond::TableQuery;
 use corten_store::Store;
 
 /// What every verb works with.
-pub struct Backend {
+pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub event_leases: EventLeases,
 }
 
-pub struct Call {
+pub(crate) struct Call {
     pub backend: Arc<Backend>,
     pub served: Arc<Served>,
     pub at: ResourcePath,
@@ -35,33 +35,37 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn expected(&self) -> Expected<'_> {
-        Expected { schema: &self.served.schema, kind: self.served.kind(), api_version: &self.served.api_version }
+    pub(crate) fn expected(&self) -> Expected<'_> {
+        Expected {
+            schema: &self.served.schema,
+            kind: self.served.kind(),
+            api_version: &self.served.api_version,
+        }
     }
 
-    pub fn wanted(&self) -> Result<Wanted, Status> {
+    pub(crate) fn wanted(&self) -> Result<Wanted, Status> {
         negotiate::wanted(&self.headers, self.query.get("pretty"), false)
     }
 
-    pub fn table_query(&self) -> Result<TableQuery, Status> {
+    pub(crate) fn table_query(&self) -> Result<TableQuery, Status> {
         TableQuery::parse(self.query.text("includeObject"))
     }
 
-    pub fn not_found(&self) -> Status {
+    pub(crate) fn not_found(&self) -> Status {
         Status::not_found(self.served.group(), self.served.name(), &self.at.name)
     }
 
-    pub fn stale(&self) -> Status {
+    pub(crate) fn stale(&self) -> Status {
         Status::stale(self.served.group(), self.served.name(), &self.at.name)
     }
 
     /// `dryRun=All`, from the query.
-    pub fn dry_run(&self) -> Result<bool, Status> {
+    pub(crate) fn dry_run(&self) -> Result<bool, Status> {
         dry_run(self.query.all("dryRun"))
     }
 
     /// Who manages the fields this request writes.
-    pub fn manager(&self) -> Str {
+    pub(crate) fn manager(&self) -> Str {
         match self.query.text("fieldManager") {
             "" => {
                 let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
@@ -72,7 +76,7 @@ impl Call {
     }
 
     /// The user as a `UserInfo`.
-    pub fn user_info(&self) -> Value {
+    pub(crate) fn user_info(&self) -> Value {
         let mut map = Map::new();
         map.insert("username", self.user.name.as_str());
         if !self.user.uid.is_empty() {
@@ -84,7 +88,7 @@ impl Call {
 }
 
 /// Reads the values of a `dryRun` option.
-pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
     let mut dry = false;
     for value in values {
         match value {

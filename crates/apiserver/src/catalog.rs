@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::object::Form;
 
 /// One resource in one version.
-pub struct Served {
+pub(crate) struct Served {
     pub resource: &'static Resource,
     pub rules: &'static Rules,
     pub schema: StructRef,
@@ -24,20 +24,20 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn group(&self) -> &'static str {
+    pub(crate) fn group(&self) -> &'static str {
         self.resource.group
     }
 
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.resource.name
     }
 
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         self.resource.kind
     }
 }
 
-pub struct Catalog {
+pub(crate) struct Catalog {
     by_path: HashMap<(&'static str, &'static str, &'static str), Arc<Served>>,
     resources: Vec<&'static Resource>,
     caches: HashMap<(&'static str, &'static str), Arc<Cache>>,
@@ -64,7 +64,9 @@ impl RuntimeConfig {
                     key == version || key == format!("{version}/{}", r.name)
                 });
             if !known {
-                return Err(format!("--runtime-config: unknown API {key}; give group/version, such as apps/v1"));
+                return Err(format!(
+                    "--runtime-config: unknown API {key}; give group/version, such as apps/v1"
+                ));
             }
             settings.push((key.to_owned(), enabled));
         }
@@ -94,10 +96,11 @@ fn key_of(resource: &Resource) -> String {
 
 impl Catalog {
     /// Loads every served resource's objects from the store.
-    pub fn load(store: &Store, config: &RuntimeConfig) -> Catalog {
+    pub(crate) fn load(store: &Store, config: &RuntimeConfig) -> Catalog {
         let mut catalog = Catalog { by_path: HashMap::new(), resources: Vec::new(), caches: HashMap::new() };
         for resource in resources::all().iter().filter(|r| config.serves(r)) {
-            let (Some(schema), Some(rules)) = (resource.schema(), registry::rules(resource.group, resource.name))
+            let (Some(schema), Some(rules)) =
+                (resource.schema(), registry::rules(resource.group, resource.name))
             else {
                 continue;
             };
@@ -123,8 +126,9 @@ impl Catalog {
             return Some(cache.clone());
         }
         let rules = registry::rules(group, name)?;
-        let stored =
-            resources::all().iter().find(|r| r.group == group && r.name == name && r.version == rules.storage_version)?;
+        let stored = resources::all()
+            .iter()
+            .find(|r| r.group == group && r.name == name && r.version == rules.storage_version)?;
         let api_version = stored.api_version();
         let form = Form {
             rules,
@@ -139,26 +143,22 @@ impl Catalog {
         Some(cache)
     }
 
-    pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Served>> {
+    pub(crate) fn get(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Served>> {
         self.by_path.get(&(group, version, resource)).cloned()
     }
 
     /// The cache of a stored resource, whatever version it is served in.
-    pub fn cache(&self, group: &str, resource: &str) -> Option<Arc<Cache>> {
+    pub(crate) fn cache(&self, group: &str, resource: &str) -> Option<Arc<Cache>> {
         self.caches.get(&(group, resource)).cloned()
     }
 
-    pub fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {
+    pub(crate) fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {
         self.caches.values()
     }
 
     /// In order of priority, as discovery lists them.
-    pub fn resources(&self) -> &[&'static Resource] {
+    pub(crate) fn resources(&self) -> &[&'static Resource] {
         &self.resources
-    }
-
-    pub fn serves_version(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|r| r.group == group && r.version == version)
     }
 }
 

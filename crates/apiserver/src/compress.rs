@@ -13,8 +13,9 @@ use crate::respond::Answer;
 
 const THRESHOLD: u64 = 128 * 1024;
 
-pub fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> Answer {
-    let accepted = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
+pub(crate) fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> Answer {
+    let accepted =
+        request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
     if !accepted || !matches!(verb, "GET" | "LIST") || answer.headers().contains_key(CONTENT_ENCODING) {
         return answer;
     }
@@ -46,16 +47,18 @@ fn stream(list: ListBody) -> ResponseBody {
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let state = Some((list, encoder));
     ResponseBody::Stream(Box::pin(futures_util::stream::unfold(state, |state| {
-        let next = state.and_then(|(mut list, mut encoder)| loop {
-            match list.next_frame() {
-                Some(frame) => {
-                    let _ = encoder.write_all(&frame);
-                    let ready = std::mem::take(encoder.get_mut());
-                    if !ready.is_empty() {
-                        break Some((Bytes::from(ready), Some((list, encoder))));
+        let next = state.and_then(|(mut list, mut encoder)| {
+            loop {
+                match list.next_frame() {
+                    Some(frame) => {
+                        let _ = encoder.write_all(&frame);
+                        let ready = std::mem::take(encoder.get_mut());
+                        if !ready.is_empty() {
+                            break Some((Bytes::from(ready), Some((list, encoder))));
+                        }
                     }
+                    None => break Some((encoder.finish().unwrap_or_default().into(), None)),
                 }
-                None => break Some((encoder.finish().unwrap_or_default().into(), None)),
             }
         });
         std::future::ready(next)

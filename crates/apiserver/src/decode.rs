@@ -12,21 +12,25 @@ use crate::request::Query;
 
 /// What to do about fields nobody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     Warn,
     Strict,
 }
 
 impl FieldValidation {
-    pub fn parse(query: &Query) -> Result<FieldValidation, Status> {
+    pub(crate) fn parse(query: &Query) -> Result<FieldValidation, Status> {
         match query.text("fieldValidation") {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Ignore" => Ok(FieldValidation::Ignore),
             "Strict" => Ok(FieldValidation::Strict),
             other => {
                 let mut errors = corten_api::status::ErrorList::new();
-                errors.not_supported("fieldValidation", &Value::from(other), &["Ignore", "Warn", "Strict", ""]);
+                errors.not_supported(
+                    "fieldValidation",
+                    &Value::from(other),
+                    &["Ignore", "Warn", "Strict", ""],
+                );
                 Err(Status::invalid("meta.k8s.io", "CreateOptions", "", &errors))
             }
         }
@@ -35,20 +39,25 @@ impl FieldValidation {
 
 /// The kind a body must hold.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     pub schema: &'a Struct,
     pub kind: &'a str,
     pub api_version: &'a str,
 }
 
 /// A decoded object, and the warnings its decoding earned.
-pub struct Decoded {
+pub(crate) struct Decoded {
     pub object: Value,
     pub warnings: Vec<String>,
 }
 
 /// A body as a tree of one kind.
-pub fn object(headers: &HeaderMap, body: &Bytes, expected: Expected<'_>, validation: FieldValidation) -> Result<Decoded, Status> {
+pub(crate) fn object(
+    headers: &HeaderMap,
+    body: &Bytes,
+    expected: Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
     let format = negotiate::body_format(headers)?;
     let mut strict = Vec::new();
     let mut object = parse(format, body, expected, &mut strict)?;
@@ -59,7 +68,12 @@ pub fn object(headers: &HeaderMap, body: &Bytes, expected: Expected<'_>, validat
 }
 
 /// The tree of a body in any format, not yet checked against a type.
-fn parse(format: Format, body: &Bytes, expected: Expected<'_>, strict: &mut Vec<String>) -> Result<Value, Status> {
+fn parse(
+    format: Format,
+    body: &Bytes,
+    expected: Expected<'_>,
+    strict: &mut Vec<String>,
+) -> Result<Value, Status> {
     let unreadable = |error: String| unrecognized(expected, body, &error);
     match format {
         Format::Json => {
@@ -136,7 +150,11 @@ fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result
         let (group, version) = resources::split_api_version(expected.api_version);
         let why = match resources::schema_of(group, version, &kind) {
             Some(other) => {
-                format!("converting ({}) to ({}): unknown conversion", other.go_name(), expected.schema.go_name())
+                format!(
+                    "converting ({}) to ({}): unknown conversion",
+                    other.go_name(),
+                    expected.schema.go_name()
+                )
             }
             None => format!(
                 "no kind {kind:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
@@ -155,11 +173,15 @@ fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result
 }
 
 /// Makes a tree what its type says; a value of the wrong type is the client's mistake.
-pub fn conform_whole(object: &mut Value, expected: Expected<'_>, strict: &mut Vec<String>) -> Result<(), Status> {
+pub(crate) fn conform_whole(
+    object: &mut Value,
+    expected: Expected<'_>,
+    strict: &mut Vec<String>,
+) -> Result<(), Status> {
     conform(object, expected.schema, Extent::Whole, strict).map_err(|e| mishandled(expected, &e.to_string()))
 }
 
-pub fn mishandled(expected: Expected<'_>, why: &str) -> Status {
+pub(crate) fn mishandled(expected: Expected<'_>, why: &str) -> Status {
     let version = resources::split_api_version(expected.api_version).1;
     Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {kind}: {why}",
@@ -168,7 +190,11 @@ pub fn mishandled(expected: Expected<'_>, why: &str) -> Status {
 }
 
 /// Strict findings as warnings, a refusal, or nothing.
-pub fn judge(strict: Vec<String>, validation: FieldValidation, expected: Expected<'_>) -> Result<Vec<String>, Status> {
+pub(crate) fn judge(
+    strict: Vec<String>,
+    validation: FieldValidation,
+    expected: Expected<'_>,
+) -> Result<Vec<String>, Status> {
     match validation {
         _ if strict.is_empty() => Ok(strict),
         FieldValidation::Ignore => Ok(Vec::new()),

@@ -79,13 +79,22 @@ impl Server {
         compress::compress(&parts.headers, key.verb, answer)
     }
 
-    async fn answer<B>(self: &Arc<Self>, parts: &Parts, body: B, peer: &Peer, key: &mut RequestKey) -> Result<Answer, Status>
+    async fn answer<B>(
+        self: &Arc<Self>,
+        parts: &Parts,
+        body: B,
+        peer: &Peer,
+        key: &mut RequestKey,
+    ) -> Result<Answer, Status>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         if self.health.is_stopping() && !matches!(parts.uri.path(), "/readyz" | "/livez" | "/healthz") {
-            return Err(Status::too_many_requests("The apiserver is shutting down, please try again later.", 1));
+            return Err(Status::too_many_requests(
+                "The apiserver is shutting down, please try again later.",
+                1,
+            ));
         }
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
@@ -113,7 +122,12 @@ impl Server {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let served = self.backend.catalog.get(&at.group, &at.version, &at.resource).ok_or_else(Status::unknown_path)?.clone();
+        let served = self
+            .backend
+            .catalog
+            .get(&at.group, &at.version, &at.resource)
+            .ok_or_else(Status::unknown_path)?
+            .clone();
         *key = metric_key(&served, &info, &at);
         let timeout = timeout(&query)?;
         let mut call = Call {
@@ -144,7 +158,10 @@ impl Server {
     }
 }
 
-async fn within(limit: Duration, work: impl Future<Output = Result<Answer, Status>>) -> Result<Answer, Status> {
+async fn within(
+    limit: Duration,
+    work: impl Future<Output = Result<Answer, Status>>,
+) -> Result<Answer, Status> {
     match tokio::time::timeout(limit, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Status::timeout("request did not complete within the allotted timeout", 0)),
@@ -157,7 +174,11 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     if text.is_empty() {
         return Ok(REQUEST_TIMEOUT);
     }
-    let invalid = || Status::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"));
+    let invalid = || {
+        Status::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
+        ))
+    };
     if text == "0" {
         return Ok(REQUEST_TIMEOUT);
     }
@@ -174,7 +195,11 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     if seconds < 0.0 {
         return Err(invalid());
     }
-    Ok(if seconds == 0.0 { REQUEST_TIMEOUT } else { Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT) })
+    Ok(if seconds == 0.0 {
+        REQUEST_TIMEOUT
+    } else {
+        Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT)
+    })
 }
 
 /// A path must fit the resource's scope.
@@ -225,7 +250,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
-    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
     if announced.is_some_and(|length| length > MAX_BODY) {
         return Err(too_large());
     }
@@ -241,7 +267,8 @@ where
 
 /// Errors come in the client's format where it names one that carries them.
 fn error_format(headers: &HeaderMap) -> Wanted {
-    let wanted = crate::negotiate::wanted(headers, None, false).or_else(|_| crate::negotiate::wanted(headers, None, true));
+    let wanted = crate::negotiate::wanted(headers, None, false)
+        .or_else(|_| crate::negotiate::wanted(headers, None, true));
     match wanted {
         Ok(wanted) => Wanted { view: View::Object, ..wanted },
         Err(_) => Wanted { format: Format::Json, view: View::Object, pretty: false },
@@ -276,7 +303,14 @@ fn metric_key(served: &Served, info: &RequestInfo, at: &ResourcePath) -> Request
     };
     let subresource = served.resource.subresource(&at.subresource).map_or("", |s| s.name);
     let resource = served.resource;
-    RequestKey { verb, group: resource.group, version: resource.version, resource: resource.name, subresource, scope }
+    RequestKey {
+        verb,
+        group: resource.group,
+        version: resource.version,
+        resource: resource.name,
+        subresource,
+        scope,
+    }
 }
 
 /// Counts a request while it is being worked on.

@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 const REUSE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub struct EventLeases(Mutex<Option<(LeaseId, Duration, Instant)>>);
+pub(crate) struct EventLeases(Mutex<Option<(LeaseId, Duration, Instant)>>);
 
 impl EventLeases {
     /// A lease that lasts at least `ttl`.
-    pub async fn lease(&self, store: &Store, ttl: Duration) -> Result<LeaseId, Error> {
+    pub(crate) async fn lease(&self, store: &Store, ttl: Duration) -> Result<LeaseId, Error> {
         let mut current = self.0.lock().await;
         if let Some((id, for_ttl, since)) = *current
             && for_ttl == ttl

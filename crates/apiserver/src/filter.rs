@@ -7,7 +7,7 @@ use crate::catalog::Served;
 use crate::object::Object;
 
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Empty: all.
     pub namespace: Str,
     labels: Option<LabelSelector>,
@@ -31,7 +31,12 @@ enum FieldOf {
 
 impl Filter {
     /// Reads the selectors of a request on a resource.
-    pub fn new(served: &Served, namespace: &Str, labels: &str, fields: &str) -> Result<Filter, Status> {
+    pub(crate) fn new(
+        served: &Served,
+        namespace: &Str,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Filter, Status> {
         let mut filter = Filter { namespace: namespace.clone(), ..Filter::default() };
         if !labels.is_empty() {
             let selector = LabelSelector::parse(labels).map_err(|e| Status::bad_request(e.to_string()))?;
@@ -51,24 +56,19 @@ impl Filter {
     }
 
     /// Adds the name a URL is about.
-    pub fn named(mut self, name: &Str) -> Filter {
+    pub(crate) fn named(mut self, name: &Str) -> Filter {
         if !name.is_empty() {
             self.fields.push(FieldCondition { field: FieldOf::Name, equal: true, value: name.clone() });
         }
         self
     }
 
-    /// The one name this can be about, if there is one.
-    pub fn single_name(&self) -> Option<&Str> {
-        self.fields.iter().find(|c| c.equal && matches!(c.field, FieldOf::Name)).map(|c| &c.value)
-    }
-
     /// Whether anything but the namespace narrows it.
-    pub fn is_selective(&self) -> bool {
+    pub(crate) fn is_selective(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }
 
-    pub fn matches(&self, object: &Object) -> bool {
+    pub(crate) fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || object.namespace == self.namespace)
             && self.fields.iter().all(|condition| condition.holds(object))
             && self.labels.as_ref().is_none_or(|s| s.matches_with(|key| object.projection.label(key)))

@@ -12,23 +12,23 @@ use corten_pki::CertIdentity;
 
 use crate::request::RequestInfo;
 
-pub const MASTERS: &str = "system:masters";
+pub(crate) const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
+pub(crate) struct User {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
 }
 
 impl User {
-    pub fn anonymous() -> User {
+    pub(crate) fn anonymous() -> User {
         User { name: "system:anonymous".into(), uid: String::new(), groups: vec![UNAUTHENTICATED.into()] }
     }
 
-    pub fn is_in(&self, group: &str) -> bool {
+    pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
 }
@@ -43,7 +43,7 @@ impl From<CertIdentity> for User {
 
 /// What a connection's certificate says of whoever uses it.
 #[derive(Debug, Clone)]
-pub enum Peer {
+pub(crate) enum Peer {
     /// No certificate was shown.
     Nobody,
     /// One that does not verify.
@@ -52,7 +52,7 @@ pub enum Peer {
 }
 
 /// The user of a request.
-pub fn authenticate(peer: &Peer, headers: &http::HeaderMap) -> Result<Arc<User>, Status> {
+pub(crate) fn authenticate(peer: &Peer, headers: &http::HeaderMap) -> Result<Arc<User>, Status> {
     match peer {
         Peer::Known(user) => Ok(user.clone()),
         Peer::Refused => Err(Status::unauthorized()),
@@ -66,7 +66,7 @@ const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/versio
 const DISCOVERY: [&str; 7] = ["/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version"];
 
 /// Whether a user may do what a request asks.
-pub fn authorize(user: &User, info: &RequestInfo, path: &str) -> Result<(), Status> {
+pub(crate) fn authorize(user: &User, info: &RequestInfo, path: &str) -> Result<(), Status> {
     if user.is_in(MASTERS) {
         return Ok(());
     }

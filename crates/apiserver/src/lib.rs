@@ -91,7 +91,11 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let catalog = Catalog::load(&options.store, &options.runtime_config);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
-        backend: Arc::new(Backend { catalog, store: options.store, event_leases: events::EventLeases::default() }),
+        backend: Arc::new(Backend {
+            catalog,
+            store: options.store,
+            event_leases: events::EventLeases::default(),
+        }),
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),

@@ -27,7 +27,12 @@ const H2_PING_ANSWER: Duration = Duration::from_secs(20);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serves until `stop` turns true and the connections are drained.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcceptor, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    mut stop: watch::Receiver<bool>,
+) {
     let (alive, mut all_gone) = tokio::sync::mpsc::channel::<()>(1);
     loop {
         let stream = tokio::select! {
@@ -54,7 +59,12 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcce
     }
 }
 
-async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAcceptor, stop: watch::Receiver<bool>) {
+async fn connection(
+    server: Arc<Server>,
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    stop: watch::Receiver<bool>,
+) {
     prepare(&stream);
     let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,

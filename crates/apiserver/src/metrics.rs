@@ -17,7 +17,7 @@ const BUCKETS: [f64; 18] =
 
 /// What a request was, as metrics group it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestKey {
+pub(crate) struct RequestKey {
     pub verb: &'static str,
     pub group: &'static str,
     pub version: &'static str,
@@ -34,7 +34,7 @@ struct RequestStats {
     sum: f64,
 }
 
-pub struct Metrics {
+pub(crate) struct Metrics {
     started: SystemTime,
     requests: Mutex<BTreeMap<RequestKey, RequestStats>>,
     pub mutating: AtomicI64,
@@ -45,7 +45,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new() -> Metrics {
+    pub(crate) fn new() -> Metrics {
         Metrics {
             started: SystemTime::now(),
             requests: Mutex::default(),
@@ -57,7 +57,7 @@ impl Metrics {
         }
     }
 
-    pub fn count(&self, key: RequestKey, code: u16, took: Duration) {
+    pub(crate) fn count(&self, key: RequestKey, code: u16, took: Duration) {
         let seconds = took.as_secs_f64();
         let mut requests = self.requests.lock();
         let stats = requests.entry(key).or_default();
@@ -70,15 +70,23 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub fn render(&self, catalog: &Catalog, store_revision: u64) -> String {
+    pub(crate) fn render(&self, catalog: &Catalog, store_revision: u64) -> String {
         let mut out = Exposition::default();
         self.render_requests(&mut out);
         out.family("apiserver_current_inflight_requests", "gauge", "Requests being served, by kind.");
         for (kind, value) in [("mutating", &self.mutating), ("readOnly", &self.read_only)] {
-            out.sample("apiserver_current_inflight_requests", &[("request_kind", kind)], value.load(Ordering::Relaxed));
+            out.sample(
+                "apiserver_current_inflight_requests",
+                &[("request_kind", kind)],
+                value.load(Ordering::Relaxed),
+            );
         }
         out.family("apiserver_longrunning_requests", "gauge", "Watches being served.");
-        out.sample("apiserver_longrunning_requests", &[("verb", "WATCH")], self.watches.load(Ordering::Relaxed));
+        out.sample(
+            "apiserver_longrunning_requests",
+            &[("verb", "WATCH")],
+            self.watches.load(Ordering::Relaxed),
+        );
         for name in ["apiserver_storage_objects", "apiserver_resource_objects"] {
             out.family(name, "gauge", "Stored objects, by resource.");
             let mut caches: Vec<_> = catalog.caches().collect();
@@ -89,11 +97,27 @@ impl Metrics {
                 out.sample(name, &labels, cache.len());
             }
         }
-        out.family("apiserver_watch_cache_resource_version", "gauge", "The revision the caches have reached.");
+        out.family(
+            "apiserver_watch_cache_resource_version",
+            "gauge",
+            "The revision the caches have reached.",
+        );
         out.sample("apiserver_watch_cache_resource_version", &[], store_revision);
-        out.family("apiserver_tls_handshake_errors_total", "counter", "Connections whose TLS handshake failed.");
-        out.sample("apiserver_tls_handshake_errors_total", &[], self.handshake_errors.load(Ordering::Relaxed));
-        out.family("apiserver_request_panics_total", "counter", "Requests answered with an error after a panic.");
+        out.family(
+            "apiserver_tls_handshake_errors_total",
+            "counter",
+            "Connections whose TLS handshake failed.",
+        );
+        out.sample(
+            "apiserver_tls_handshake_errors_total",
+            &[],
+            self.handshake_errors.load(Ordering::Relaxed),
+        );
+        out.family(
+            "apiserver_request_panics_total",
+            "counter",
+            "Requests answered with an error after a panic.",
+        );
         out.sample("apiserver_request_panics_total", &[], self.panics.load(Ordering::Relaxed));
         self.render_process(&mut out);
         out.text
@@ -101,7 +125,11 @@ impl Metrics {
 
     fn render_requests(&self, out: &mut Exposition) {
         let requests = self.requests.lock();
-        out.family("apiserver_request_total", "counter", "Requests, by what they were about and how they ended.");
+        out.family(
+            "apiserver_request_total",
+            "counter",
+            "Requests, by what they were about and how they ended.",
+        );
         for (key, stats) in requests.iter() {
             for (code, count) in &stats.by_code {
                 let code = code.to_string();
@@ -131,8 +159,12 @@ impl Metrics {
 
     fn render_process(&self, out: &mut Exposition) {
         out.family("kubernetes_build_info", "gauge", "What this is.");
-        let labels =
-            [("git_version", crate::version::GIT_VERSION), ("major", crate::version::MAJOR), ("minor", crate::version::MINOR), ("platform", crate::version::PLATFORM)];
+        let labels = [
+            ("git_version", crate::version::GIT_VERSION),
+            ("major", crate::version::MAJOR),
+            ("minor", crate::version::MINOR),
+            ("platform", crate::version::PLATFORM),
+        ];
         out.sample("kubernetes_build_info", &labels, 1);
         out.family("process_start_time_seconds", "gauge", "When the process started.");
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -8,14 +8,14 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     Json,
     Yaml,
     Protobuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub(crate) enum View {
     Object,
     Table,
     Metadata,
@@ -24,7 +24,7 @@ pub enum View {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub format: Format,
     pub view: View,
     /// Indented JSON.
@@ -43,7 +43,7 @@ impl Format {
         }
     }
 
-    pub fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         match self {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    pub fn watch_content_type(self) -> &'static str {
+    pub(crate) fn watch_content_type(self) -> &'static str {
         match self {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
@@ -74,7 +74,8 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
             let mut pieces = part.split(';').map(str::trim);
             let media_type = pieces.next().filter(|m| !m.is_empty())?;
             let parameters: Vec<_> = pieces.filter_map(|p| p.split_once('=')).collect();
-            let quality = parameters.iter().find(|(k, _)| *k == "q").and_then(|(_, v)| v.parse().ok()).unwrap_or(1.0);
+            let quality =
+                parameters.iter().find(|(k, _)| *k == "q").and_then(|(_, v)| v.parse().ok()).unwrap_or(1.0);
             Some(Clause { media_type, parameters, quality })
         })
         .collect();
@@ -110,14 +111,15 @@ fn pretty(headers: &HeaderMap, query: Option<&str>) -> bool {
     match query {
         Some(value) => !matches!(value, "0" | "false"),
         None => {
-            let agent = headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            let agent =
+                headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
             ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
         }
     }
 }
 
 /// What the client accepts, for an object or a list of them.
-pub fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Result<Wanted, Status> {
+pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Result<Wanted, Status> {
     let pretty = pretty(headers, pretty_query);
     let header = accept(headers);
     if header.is_empty() {
@@ -134,7 +136,7 @@ pub fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Re
 }
 
 /// What a watch is to be sent as: media types may carry `;stream=watch`.
-pub fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
+pub(crate) fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
     wanted(headers, Some("false"), false).or_else(|refusal| {
         // A watch accepts the list form of the metadata view as well.
         wanted(headers, Some("false"), true).map_err(|_| refusal)
@@ -142,13 +144,13 @@ pub fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
 }
 
 /// The media type of the body, without parameters; empty means JSON.
-pub fn content_type(headers: &HeaderMap) -> &str {
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let header = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     header.split(';').next().unwrap_or_default().trim()
 }
 
 /// The format of a whole object in the body.
-pub fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
+pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
     match content_type(headers) {
         "" | "*/*" => Ok(Format::Json),
         media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
@@ -175,11 +177,23 @@ mod tests {
             true,
             Some((Format::Json, View::Table)),
         );
-        check("application/vnd.kubernetes.protobuf,application/json", false, Some((Format::Protobuf, View::Object)));
+        check(
+            "application/vnd.kubernetes.protobuf,application/json",
+            false,
+            Some((Format::Protobuf, View::Object)),
+        );
         check("application/yaml;q=0.5, application/json;q=0.1", false, Some((Format::Yaml, View::Object)));
-        check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", true, Some((Format::Json, View::Metadata)));
+        check(
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            true,
+            Some((Format::Json, View::Metadata)),
+        );
         check("text/html", false, None);
         check("*/*", false, Some((Format::Json, View::Object)));
-        check("application/vnd.kubernetes.protobuf;stream=watch", false, Some((Format::Protobuf, View::Object)));
+        check(
+            "application/vnd.kubernetes.protobuf;stream=watch",
+            false,
+            Some((Format::Protobuf, View::Object)),
+        );
     }
 }

@@ -12,14 +12,14 @@ use corten_store::Entry;
 
 /// What selectors look at, computed once per version.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Projection {
+pub(crate) struct Projection {
     pub labels: Box<[(Str, Str)]>,
     /// In the order of the resource's selectable fields.
     pub fields: Box<[Str]>,
 }
 
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     /// The store's key.
     pub key: Arc<str>,
     /// Empty for cluster-scoped objects.
@@ -35,14 +35,14 @@ pub struct Object {
 
 /// What the handlers know of a value they write, so that nobody has to read it again.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     pub revision_at: u32,
     pub projection: Arc<Projection>,
 }
 
 /// The stored form of a resource.
 #[derive(Debug, Clone)]
-pub struct Form {
+pub(crate) struct Form {
     pub rules: &'static Rules,
     pub kind: &'static str,
     pub api_version: String,
@@ -53,7 +53,7 @@ pub struct Form {
 }
 
 impl Projection {
-    pub fn of(object: &Value, rules: &Rules) -> Projection {
+    pub(crate) fn of(object: &Value, rules: &Rules) -> Projection {
         let labels = meta::labels(object);
         let pair = |(key, value): (&Str, &Value)| Some((key.clone(), Str::new(value.as_str()?)));
         Projection {
@@ -62,7 +62,7 @@ impl Projection {
         }
     }
 
-    pub fn label(&self, key: &str) -> Option<&str> {
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.labels[at].1)
     }
@@ -70,7 +70,7 @@ impl Projection {
 
 impl Form {
     /// Where an object is kept.
-    pub fn key(&self, namespace: &str, name: &str) -> Arc<str> {
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> Arc<str> {
         let mut key = String::with_capacity(self.prefix.len() + namespace.len() + name.len() + 1);
         key.push_str(&self.prefix);
         if self.namespaced {
@@ -88,7 +88,7 @@ impl Form {
     }
 
     /// The object in a store entry that a handler of this process wrote.
-    pub fn object(&self, entry: &Entry, written: &Written) -> Object {
+    pub(crate) fn object(&self, entry: &Entry, written: &Written) -> Object {
         let (namespace, name) = self.split(&entry.key);
         Object {
             key: entry.key.clone(),
@@ -104,7 +104,7 @@ impl Form {
 
     /// The object in any store entry. Text that is not in our own form (written by another server, or
     /// before a change of form) is brought to it.
-    pub fn read(&self, entry: &Entry) -> Result<Object, json::ParseError> {
+    pub(crate) fn read(&self, entry: &Entry) -> Result<Object, json::ParseError> {
         let tree = json::parse(&entry.value)?;
         let text = encoded::encode(&tree, self.kind, &self.api_version);
         let written = Written {
@@ -132,17 +132,17 @@ fn splice(text: &[u8], at: usize, len: usize, revision: u64) -> Vec<u8> {
 }
 
 impl Object {
-    pub fn tree(&self) -> Value {
+    pub(crate) fn tree(&self) -> Value {
         json::parse(&self.json).unwrap_or_default()
     }
 
     /// The text without kind and apiVersion, as items of lists have it, without its opening brace.
-    pub fn item_rest(&self) -> &[u8] {
+    pub(crate) fn item_rest(&self) -> &[u8] {
         &self.json[self.head as usize + 1..]
     }
 
     /// The text as of another revision: how a deletion shows the object it removed.
-    pub fn json_at(&self, revision: u64) -> Bytes {
+    pub(crate) fn json_at(&self, revision: u64) -> Bytes {
         let len = itoa::Buffer::new().format(self.revision).len();
         splice(&self.json, self.revision_at as usize, len, revision).into()
     }

@@ -1,7 +1,7 @@
 //! Randomness: object uids, generated names, spread timeouts.
 
 /// A version 4 UUID.
-pub fn uuid() -> String {
+pub(crate) fn uuid() -> String {
     let mut bytes: [u8; 16] = random();
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -18,14 +18,14 @@ pub fn uuid() -> String {
 }
 
 /// The suffix of a generated name: five characters that spell no words.
-pub fn name_suffix() -> String {
+pub(crate) fn name_suffix() -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let bytes: [u8; 5] = random();
     bytes.iter().map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()])).collect()
 }
 
 /// Between zero and one.
-pub fn fraction() -> f64 {
+pub(crate) fn fraction() -> f64 {
     let bytes: [u8; 4] = random();
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }

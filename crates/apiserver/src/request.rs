@@ -6,7 +6,7 @@ use corten_api::{Status, Str};
 use http::Method;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RequestInfo {
+pub(crate) struct RequestInfo {
     /// `None` for paths that are not about a resource.
     pub resource: Option<ResourcePath>,
     pub verb: &'static str,
@@ -14,7 +14,7 @@ pub struct RequestInfo {
 
 /// The resource part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResourcePath {
+pub(crate) struct ResourcePath {
     pub group: Str,
     pub version: Str,
     /// Empty on cluster-scoped paths and lists over all namespaces.
@@ -56,7 +56,7 @@ fn method_verb(method: &Method) -> &'static str {
 }
 
 /// Takes a request apart. `watch` is what the query says.
-pub fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
+pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
     let plain = RequestInfo { resource: None, verb: method_verb(method) };
     let Some(segments) = segments(path)? else { return Ok(plain) };
     let mut segments = segments.into_iter();
@@ -119,7 +119,7 @@ fn decode(segment: &str) -> Result<Str, Status> {
 }
 
 /// Percent decoding; in queries `+` is a space.
-pub fn percent_decode(text: &str, query: bool) -> Option<String> {
+pub(crate) fn percent_decode(text: &str, query: bool) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -138,10 +138,10 @@ pub fn percent_decode(text: &str, query: bool) -> Option<String> {
 
 /// The query of a URL, decoded, in order.
 #[derive(Debug, Clone, Default)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub fn parse(text: Option<&str>) -> Query {
+    pub(crate) fn parse(text: Option<&str>) -> Query {
         let pairs = text.unwrap_or_default().split('&').filter(|p| !p.is_empty());
         Query(
             pairs
@@ -153,26 +153,26 @@ impl Query {
         )
     }
 
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// A parameter that is set to something.
-    pub fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
     }
 
     /// Upstream's reading of a boolean parameter: present and neither `false` nor `0`.
-    pub fn flag(&self, key: &str) -> bool {
+    pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     /// A whole number; what is not one is the caller's mistake.
-    pub fn int(&self, key: &str) -> Result<Option<i64>, Status> {
+    pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.text(key) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
@@ -216,8 +216,18 @@ mod tests {
         check(Method::GET, "/api/v1/namespaces/a/pods/b/log", false, "get /v1 ns=a pods b/log");
         check(Method::PUT, "/api/v1/namespaces/a/finalize", false, "update /v1 ns=a namespaces a/finalize");
         check(Method::DELETE, "/api/v1/namespaces/a", false, "delete /v1 ns=a namespaces a");
-        check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", false, "deletecollection apps/v1 ns=a deployments ");
-        check(Method::GET, "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode", false, "get rbac.authorization.k8s.io/v1 ns= clusterroles system:node");
+        check(
+            Method::DELETE,
+            "/apis/apps/v1/namespaces/a/deployments",
+            false,
+            "deletecollection apps/v1 ns=a deployments ",
+        );
+        check(
+            Method::GET,
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+            false,
+            "get rbac.authorization.k8s.io/v1 ns= clusterroles system:node",
+        );
     }
 
     #[test]

@@ -13,10 +13,10 @@ use crate::catalog::Served;
 use crate::negotiate::{Format, View, Wanted};
 use crate::object::Object;
 
-pub type Answer = Response<ResponseBody>;
+pub(crate) type Answer = Response<ResponseBody>;
 
 /// An answer with a body of some type.
-pub fn bytes(code: u16, content_type: &'static str, body: impl Into<ResponseBody>) -> Answer {
+pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<ResponseBody>) -> Answer {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = answer.headers_mut();
@@ -26,12 +26,12 @@ pub fn bytes(code: u16, content_type: &'static str, body: impl Into<ResponseBody
 }
 
 /// Plain text, as health endpoints speak.
-pub fn text(code: u16, body: impl Into<String>) -> Answer {
+pub(crate) fn text(code: u16, body: impl Into<String>) -> Answer {
     bytes(code, "text/plain; charset=utf-8", body.into().into_bytes())
 }
 
 /// A refusal in the client's format.
-pub fn status(status: &Status, wanted: Wanted) -> Answer {
+pub(crate) fn status(status: &Status, wanted: Wanted) -> Answer {
     let format = Wanted { view: View::Object, ..wanted };
     let mut answer = tree(status.code, &status.to_value(), format);
     if status.details.retry_after_seconds > 0 {
@@ -41,7 +41,7 @@ pub fn status(status: &Status, wanted: Wanted) -> Answer {
 }
 
 /// Any object that is not kept, such as a `Status` or a `Scale`: the tree carries kind and apiVersion.
-pub fn tree(code: u16, value: &Value, wanted: Wanted) -> Answer {
+pub(crate) fn tree(code: u16, value: &Value, wanted: Wanted) -> Answer {
     let body = match wanted.format {
         Format::Json => json_text(value, wanted.pretty),
         Format::Yaml => yaml::to_string(value).into_bytes(),
@@ -65,7 +65,7 @@ fn json_text(value: &Value, pretty: bool) -> Vec<u8> {
 }
 
 /// The protobuf envelope of a tree, if its type has a protobuf form.
-pub fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
+pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (meta::api_version(value), meta::kind(value));
     let (group, version) = resources::split_api_version(api_version);
     let schema = match kind {
@@ -79,14 +79,14 @@ pub fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// The tree of a kept object in the version it is served in.
-pub fn served_tree(served: &Served, stored: &[u8]) -> Result<Value, Status> {
+pub(crate) fn served_tree(served: &Served, stored: &[u8]) -> Result<Value, Status> {
     let mut value = json::parse(stored).map_err(Status::internal)?;
     to_served(served, &mut value)?;
     Ok(value)
 }
 
 /// Brings a stored object to the version it is served in.
-pub fn to_served(served: &Served, value: &mut Value) -> Result<(), Status> {
+pub(crate) fn to_served(served: &Served, value: &mut Value) -> Result<(), Status> {
     if served.is_stored_form {
         return Ok(());
     }
@@ -94,8 +94,15 @@ pub fn to_served(served: &Served, value: &mut Value) -> Result<(), Status> {
 }
 
 /// One kept object.
-pub fn object(code: u16, served: &Served, stored: &Bytes, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
-    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty {
+pub(crate) fn object(
+    code: u16,
+    served: &Served,
+    stored: &Bytes,
+    wanted: Wanted,
+    query: &TableQuery,
+) -> Result<Answer, Status> {
+    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty
+    {
         return Ok(bytes(code, "application/json", stored.clone()));
     }
     let value = served_tree(served, stored)?;
@@ -103,7 +110,13 @@ pub fn object(code: u16, served: &Served, stored: &Bytes, wanted: Wanted, query:
 }
 
 /// One object as a tree in its served version.
-pub fn object_tree(code: u16, served: &Served, value: Value, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
+pub(crate) fn object_tree(
+    code: u16,
+    served: &Served,
+    value: Value,
+    wanted: Wanted,
+    query: &TableQuery,
+) -> Result<Answer, Status> {
     let shown = match wanted.view {
         View::Object | View::Discovery(_) => value,
         View::Metadata => partial(&value),
@@ -113,7 +126,7 @@ pub fn object_tree(code: u16, served: &Served, value: Value, wanted: Wanted, que
 }
 
 /// The metadata view of an object.
-pub fn partial(value: &Value) -> Value {
+pub(crate) fn partial(value: &Value) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion", "meta.k8s.io/v1");
     map.insert("kind", "PartialObjectMetadata");
@@ -123,14 +136,14 @@ pub fn partial(value: &Value) -> Value {
 
 /// What a client may ask of a table.
 #[derive(Debug, Clone, Default)]
-pub struct TableQuery {
+pub(crate) struct TableQuery {
     pub include_object: IncludeObject,
     /// Rows only, as the later events of a watch carry them.
     pub no_headers: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum IncludeObject {
+pub(crate) enum IncludeObject {
     None,
     #[default]
     Metadata,
@@ -138,7 +151,7 @@ pub enum IncludeObject {
 }
 
 impl TableQuery {
-    pub fn parse(include_object: &str) -> Result<TableQuery, Status> {
+    pub(crate) fn parse(include_object: &str) -> Result<TableQuery, Status> {
         let include_object = match include_object {
             "" | "Metadata" => IncludeObject::Metadata,
             "None" => IncludeObject::None,
@@ -152,7 +165,7 @@ impl TableQuery {
 }
 
 /// The table of some objects; `meta` is the list's.
-pub fn table(served: &Served, mut objects: Vec<Value>, list_meta: Map, query: &TableQuery) -> Value {
+pub(crate) fn table(served: &Served, mut objects: Vec<Value>, list_meta: Map, query: &TableQuery) -> Value {
     let rules = served.rules;
     let mut meta = list_meta;
     if objects.len() == 1 && meta.is_empty() {
@@ -220,7 +233,7 @@ fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQu
 
 /// The metadata of a list.
 #[derive(Debug, Clone, Default)]
-pub struct ListMeta {
+pub(crate) struct ListMeta {
     pub revision: u64,
     pub continue_token: String,
     pub remaining: Option<u64>,
@@ -241,9 +254,16 @@ impl ListMeta {
 }
 
 /// A list of kept objects.
-pub fn list(served: &Served, objects: Vec<Arc<Object>>, list_meta: &ListMeta, wanted: Wanted, query: &TableQuery) -> Result<Answer, Status> {
+pub(crate) fn list(
+    served: &Served,
+    objects: Vec<Arc<Object>>,
+    list_meta: &ListMeta,
+    wanted: Wanted,
+    query: &TableQuery,
+) -> Result<Answer, Status> {
     let kind = format!("{}List", served.kind());
-    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty {
+    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty
+    {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(b"{\"kind\":");
         json::write_string(&mut head, &kind);
@@ -260,7 +280,12 @@ pub fn list(served: &Served, objects: Vec<Arc<Object>>, list_meta: &ListMeta, wa
     let trees = objects.iter().map(|o| served_tree(served, &o.json)).collect::<Result<Vec<_>, _>>()?;
     let shown = match wanted.view {
         View::Table => table(served, trees, list_meta.to_map(), query),
-        View::Metadata => list_tree("meta.k8s.io/v1", "PartialObjectMetadataList", list_meta, trees.iter().map(partial).map(bare).collect()),
+        View::Metadata => list_tree(
+            "meta.k8s.io/v1",
+            "PartialObjectMetadataList",
+            list_meta,
+            trees.iter().map(partial).map(bare).collect(),
+        ),
         View::Object | View::Discovery(_) => {
             list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())
         }
@@ -287,7 +312,12 @@ fn list_tree(api_version: &str, kind: &str, list_meta: &ListMeta, items: Vec<Val
 }
 
 /// Items are encoded one at a time: the trees of a whole list would be ten times its text.
-fn protobuf_list(served: &Served, objects: &[Arc<Object>], list_meta: &ListMeta, kind: &str) -> Result<Answer, Status> {
+fn protobuf_list(
+    served: &Served,
+    objects: &[Arc<Object>],
+    list_meta: &ListMeta,
+    kind: &str,
+) -> Result<Answer, Status> {
     let encode = |object: &Arc<Object>| {
         let mut item = Vec::new();
         let tree = json::parse(&object.json).map_err(Status::internal)?;
@@ -297,7 +327,8 @@ fn protobuf_list(served: &Served, objects: &[Arc<Object>], list_meta: &ListMeta,
     let items = objects.iter().map(encode).collect::<Result<Vec<Vec<u8>>, Status>>()?;
     let mut raw = Vec::new();
     let meta = Value::Object(list_meta.to_map());
-    protobuf::encode_list_from_items(&meta, items.iter().map(Vec::as_slice), &mut raw).map_err(Status::internal)?;
+    protobuf::encode_list_from_items(&meta, items.iter().map(Vec::as_slice), &mut raw)
+        .map_err(Status::internal)?;
     let mut body = Vec::new();
     protobuf::encode_envelope(&served.api_version, kind, &raw, &mut body);
     Ok(bytes(200, Format::Protobuf.content_type(), body))

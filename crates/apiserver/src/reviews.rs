@@ -9,7 +9,7 @@ use crate::request::{RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::subresource;
 
-pub async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
+pub(crate) async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
     match (call.served.name(), verb) {
         ("bindings", "create") => bind(call).await,
         ("componentstatuses", "list") => component_list(call),
@@ -21,7 +21,8 @@ pub async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
 
 /// The old way to bind a pod: named by the binding itself.
 async fn bind(call: &mut Call) -> Result<Answer, Status> {
-    let decoded = decode::object(&call.headers, &call.body, call.expected(), FieldValidation::parse(&call.query)?)?;
+    let decoded =
+        decode::object(&call.headers, &call.body, call.expected(), FieldValidation::parse(&call.query)?)?;
     call.at.name = meta::name(&decoded.object).into();
     let pods = call.backend.catalog.get("", "v1", "pods").ok_or_else(Status::unknown_path)?.clone();
     call.served = pods;
@@ -41,7 +42,9 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
         }
         "tokenreviews" => token_status(&object)?,
         "selfsubjectaccessreviews" => access(&call.user.clone(), object.get("spec")),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => access(&subject(object.get("spec")), object.get("spec")),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            access(&subject(object.get("spec")), object.get("spec"))
+        }
         "selfsubjectrulesreviews" => rules(&call.user),
         _ => return Err(Status::method_not_allowed()),
     };

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use corten_pki::ServerPki;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -27,14 +29,16 @@ pub enum TlsError {
 
 /// Decides who a client certificate speaks for.
 #[derive(Clone)]
-pub struct ClientCertificates {
+pub(crate) struct ClientCertificates {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl ClientCertificates {
     /// Who is at the other end of a connection.
-    pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
-        let Some((leaf, intermediates)) = certificates.and_then(|c| c.split_first()) else { return Peer::Nobody };
+    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
+        let Some((leaf, intermediates)) = certificates.and_then(|c| c.split_first()) else {
+            return Peer::Nobody;
+        };
         if self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_err() {
             return Peer::Refused;
         }
@@ -46,7 +50,7 @@ impl ClientCertificates {
 }
 
 /// The server's TLS and its judgement of clients.
-pub fn configure(pki: &ServerPki) -> Result<(ServerConfig, ClientCertificates), TlsError> {
+pub(crate) fn configure(pki: &ServerPki) -> Result<(ServerConfig, ClientCertificates), TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(pki.client_ca.iter().cloned());
@@ -60,7 +64,11 @@ pub fn configure(pki: &ServerPki) -> Result<(ServerConfig, ClientCertificates), 
     Ok((config, ClientCertificates { verifier }))
 }
 
-fn server_config(provider: Arc<CryptoProvider>, verifier: Arc<AnyCertificate>, pki: &ServerPki) -> Result<ServerConfig, Error> {
+fn server_config(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<AnyCertificate>,
+    pki: &ServerPki,
+) -> Result<ServerConfig, Error> {
     ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
@@ -82,15 +90,30 @@ impl ClientCertVerifier for AnyCertificate {
         false
     }
 
-    fn verify_client_cert(&self, _: &CertificateDer<'_>, _: &[CertificateDer<'_>], _: UnixTime) -> Result<ClientCertVerified, Error> {
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(&self, message: &[u8], cert: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, Error> {
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, cert, signed, &self.algorithms)
     }
 
-    fn verify_tls13_signature(&self, message: &[u8], cert: &CertificateDer<'_>, signed: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, Error> {
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, cert, signed, &self.algorithms)
     }
 

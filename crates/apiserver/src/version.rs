@@ -2,16 +2,16 @@
 
 use corten_api::Value;
 
-pub const MAJOR: &str = "1";
-pub const MINOR: &str = "37";
-pub const GIT_VERSION: &str = concat!("v1.37.0+corten.", env!("CARGO_PKG_VERSION"));
+pub(crate) const MAJOR: &str = "1";
+pub(crate) const MINOR: &str = "37";
+pub(crate) const GIT_VERSION: &str = concat!("v1.37.0+corten.", env!("CARGO_PKG_VERSION"));
 #[cfg(target_arch = "aarch64")]
 pub const PLATFORM: &str = "linux/arm64";
 #[cfg(not(target_arch = "aarch64"))]
-pub const PLATFORM: &str = "linux/amd64";
+pub(crate) const PLATFORM: &str = "linux/amd64";
 
 /// What `/version` answers.
-pub fn info() -> Value {
+pub(crate) fn info() -> Value {
     let mut info = Value::object();
     let members = [
         ("major", MAJOR),

@@ -58,6 +58,11 @@ struct Waiting {
 }
 
 impl Queue {
+    /// Whether nothing more is taken.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waiting.lock().closed
+    }
+
     pub(crate) fn push(&self, request: Request) -> Result<(), Error> {
         let mut waiting = self.waiting.lock();
         if waiting.closed {

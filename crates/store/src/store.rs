@@ -186,6 +186,11 @@ impl Store {
         self.shared().queue.ask(|reply| Request::Revoke(id, reply)).await
     }
 
+    /// Whether writes are refused for good: the store was closed, or its committer ended.
+    pub fn is_closed(&self) -> bool {
+        self.shared().queue.is_closed()
+    }
+
     /// Finishes what was accepted, stops the threads and frees the directory; blocks until then.
     /// Other clones of the handle get [`Error::Closed`] from now on; reads from memory still answer.
     pub fn close(self) {

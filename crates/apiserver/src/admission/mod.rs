@@ -9,11 +9,11 @@ use corten_api::{Status, Value};
 use crate::call::Call;
 
 /// Asks every plugin about a new object.
-pub fn create(call: &Call, object: &Value) -> Result<(), Status> {
+pub(crate) fn create(call: &Call, object: &Value) -> Result<(), Status> {
     namespace_lifecycle::create(call, object)
 }
 
 /// Asks every plugin about a deletion.
-pub fn delete(call: &Call) -> Result<(), Status> {
+pub(crate) fn delete(call: &Call) -> Result<(), Status> {
     namespace_lifecycle::delete(call)
 }

@@ -28,7 +28,12 @@ const OWN_PATHS: [&str; 14] = [
     "/version",
 ];
 
-pub(super) fn answer(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer, Status> {
+pub(super) fn answer(
+    server: &Server,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Answer, Status> {
     let served = server.backend.catalog.resources();
     let wanted = negotiate::wanted(headers, query.get("pretty"), false)?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();

@@ -44,29 +44,28 @@ const COMMON: [&str; 32] = [
     "poststarthook/apiservice-openapi-controller",
     "poststarthook/apiservice-openapiv3-controller",
     "shutdown",
-
 ];
 
-pub struct Health {
+pub(crate) struct Health {
     ready: AtomicBool,
     stopping: AtomicBool,
     store: Store,
 }
 
 impl Health {
-    pub fn new(store: Store) -> Health {
+    pub(crate) fn new(store: Store) -> Health {
         Health { ready: AtomicBool::new(false), stopping: AtomicBool::new(false), store }
     }
 
-    pub fn set_ready(&self) {
+    pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    pub fn set_stopping(&self) {
+    pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
@@ -76,7 +75,7 @@ impl Health {
             "livez" => &["ping", "log", "loopback-serving-certificate", "etcd"],
             _ => &["ping", "log", "etcd"],
         };
-        let rest = COMMON.iter().filter(|c| (endpoint == "readyz" || **c != "shutdown"));
+        let rest = COMMON.iter().filter(|c| endpoint == "readyz" || **c != "shutdown");
         first.iter().chain(rest).copied().collect()
     }
 
@@ -90,7 +89,7 @@ impl Health {
         }
     }
 
-    pub fn answer(&self, path: &str, query: &Query) -> Answer {
+    pub(crate) fn answer(&self, path: &str, query: &Query) -> Answer {
         let mut segments = path.trim_start_matches('/').splitn(2, '/');
         let endpoint = segments.next().unwrap_or_default();
         let checks = Self::checks(endpoint);
@@ -123,7 +122,10 @@ impl Health {
         let unknown: Vec<String> =
             excluded.iter().filter(|e| !checks.contains(*e)).map(|e| format!("{e:?}")).collect();
         if !unknown.is_empty() {
-            text.push_str(&format!("warn: some health checks cannot be excluded: no matches for {}\n", unknown.join(",")));
+            text.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {}\n",
+                unknown.join(",")
+            ));
         }
         match (failed, query.get("verbose").is_some()) {
             (true, _) => respond::text(500, format!("{text}{endpoint} check failed\n")),

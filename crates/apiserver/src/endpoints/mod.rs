@@ -8,7 +8,7 @@ use corten_api::Status;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method};
 
-pub use health::Health;
+pub(crate) use health::Health;
 
 use crate::Server;
 use crate::body::ResponseBody;
@@ -17,7 +17,13 @@ use crate::request::Query;
 use crate::respond::{self, Answer};
 
 /// Answers a path that names no resource.
-pub fn answer(server: &Server, method: &Method, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer, Status> {
+pub(crate) fn answer(
+    server: &Server,
+    method: &Method,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Answer, Status> {
     let trimmed = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());

@@ -19,7 +19,11 @@ const V2_PROTOBUF_DOTTED: &str = "application/com.github.proto-openapi.spec.v2.v
 struct Prose(std::cell::RefCell<Option<(String, corten_descriptions::GroupDescriptions)>>);
 
 impl Prose {
-    fn look<T>(&self, type_name: &str, find: impl Fn(&corten_descriptions::GroupDescriptions) -> Option<T>) -> Option<T> {
+    fn look<T>(
+        &self,
+        type_name: &str,
+        find: impl Fn(&corten_descriptions::GroupDescriptions) -> Option<T>,
+    ) -> Option<T> {
         let group = corten_descriptions::group_of(type_name)?;
         let mut loaded = self.0.borrow_mut();
         if loaded.as_ref().is_none_or(|(name, _)| name != group) {
@@ -39,7 +43,12 @@ impl Descriptions for Prose {
     }
 }
 
-pub(super) fn answer(server: &Server, path: &str, query: &Query, headers: &HeaderMap) -> Result<Answer, Status> {
+pub(super) fn answer(
+    server: &Server,
+    path: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Answer, Status> {
     let prose = Prose::default();
     let documents = OpenApi {
         served: server.backend.catalog.resources(),

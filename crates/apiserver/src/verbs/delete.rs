@@ -24,7 +24,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// What a client says about a deletion.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     grace: Option<i64>,
     propagation: Option<String>,
     orphan_dependents: Option<bool>,
@@ -35,8 +35,9 @@ pub struct DeleteOptions {
 
 impl DeleteOptions {
     /// From the body if there is one, else from the query.
-    pub fn read(call: &Call) -> Result<DeleteOptions, Status> {
-        let options = if call.body.is_empty() { Self::from_query(&call.query)? } else { Self::from_body(call)? };
+    pub(crate) fn read(call: &Call) -> Result<DeleteOptions, Status> {
+        let options =
+            if call.body.is_empty() { Self::from_query(&call.query)? } else { Self::from_body(call)? };
         options.validate()?;
         Ok(options)
     }
@@ -52,7 +53,8 @@ impl DeleteOptions {
     }
 
     fn from_body(call: &Call) -> Result<DeleteOptions, Status> {
-        let schema = schema::lookup("meta/v1", "DeleteOptions").ok_or_else(|| Status::internal("no DeleteOptions"))?;
+        let schema =
+            schema::lookup("meta/v1", "DeleteOptions").ok_or_else(|| Status::internal("no DeleteOptions"))?;
         let unreadable = |e: &dyn std::fmt::Display| Status::bad_request(e.to_string());
         let mut tree = match negotiate::body_format(&call.headers)? {
             Format::Json => json::parse(&call.body).map_err(|e| unreadable(&e))?,
@@ -76,26 +78,41 @@ impl DeleteOptions {
             orphan_dependents: tree.bool_at(&["orphanDependents"]),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            dry_run: call::dry_run(tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str))? || call.dry_run()?,
+            dry_run: call::dry_run(tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str))?
+                || call.dry_run()?,
         })
     }
 
     fn validate(&self) -> Result<(), Status> {
         let mut errors = ErrorList::new();
         if self.orphan_dependents.is_some() && self.propagation.is_some() {
-            errors.invalid("propagationPolicy", &Value::from(self.propagation.as_deref().unwrap_or_default()), "orphanDependents and deletionPropagation cannot be both set");
+            errors.invalid(
+                "propagationPolicy",
+                &Value::from(self.propagation.as_deref().unwrap_or_default()),
+                "orphanDependents and deletionPropagation cannot be both set",
+            );
         }
         if let Some(policy) = &self.propagation
             && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
         {
-            errors.not_supported("propagationPolicy", &Value::from(policy.as_str()), &["Foreground", "Background", "Orphan", "nil"]);
+            errors.not_supported(
+                "propagationPolicy",
+                &Value::from(policy.as_str()),
+                &["Foreground", "Background", "Orphan", "nil"],
+            );
         }
-        if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors))
+        }
     }
 
     /// Whether the object is the one that was meant.
     fn check(&self, call: &Call, object: &Value) -> Result<(), Status> {
-        let refuse = |why: String| Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why));
+        let refuse = |why: String| {
+            Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why))
+        };
         match &self.uid {
             Some(uid) if uid != meta::uid(object) => {
                 return refuse(format!(
@@ -145,7 +162,8 @@ fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
             grace = asked;
         }
     }
-    let held_by_spec = call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty();
+    let held_by_spec =
+        call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty();
     if grace == 0 && finalizers.is_empty() && !held_by_spec {
         return Fate::Remove;
     }
@@ -196,7 +214,7 @@ fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCo
     kept.chain(policy).map(Value::from).collect()
 }
 
-pub async fn delete(call: &mut Call) -> Result<Answer, Status> {
+pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
     admission::delete(call)?;
@@ -260,7 +278,7 @@ async fn delete_object(
 }
 
 /// Deletes everything a list with the same parameters would show.
-pub async fn delete_collection(call: &mut Call) -> Result<Answer, Status> {
+pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let cache = list::cache(call)?.clone();

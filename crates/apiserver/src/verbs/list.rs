@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use corten_api::status::ErrorList;
-use corten_api::{Map, Status, Value, json};
+use corten_api::{Map, Status, Str, Value, json};
 
 use crate::cache::{Cache, Snapshot};
 use crate::call::Call;
@@ -18,7 +18,7 @@ use crate::negotiate;
 use crate::object::Object;
 use crate::respond::{self, Answer, ListMeta};
 
-pub fn get(call: &Call) -> Result<Answer, Status> {
+pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
     let cache = cache(call)?;
     let revision = resource_version(call.query.text("resourceVersion"))?;
     not_future(revision, cache)?;
@@ -26,7 +26,7 @@ pub fn get(call: &Call) -> Result<Answer, Status> {
     respond::object(200, &call.served, &object.json, call.wanted()?, &call.table_query()?)
 }
 
-pub fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
+pub(crate) fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
     call.served
         .cache
         .as_ref()
@@ -34,7 +34,7 @@ pub fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
 }
 
 /// A resourceVersion parameter: nothing, or a whole number.
-pub fn resource_version(text: &str) -> Result<u64, Status> {
+pub(crate) fn resource_version(text: &str) -> Result<u64, Status> {
     if text.is_empty() {
         return Ok(0);
     }
@@ -65,7 +65,7 @@ enum Position {
     Exact { revision: u64, after: Option<String> },
 }
 
-pub async fn list(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let cache = cache(call)?;
     let filter = filter(call)?;
@@ -77,13 +77,13 @@ pub async fn list(call: &Call) -> Result<Answer, Status> {
 }
 
 /// The objects a list, watch or collection delete is about.
-pub fn filter(call: &Call) -> Result<Filter, Status> {
+pub(crate) fn filter(call: &Call) -> Result<Filter, Status> {
     let query = &call.query;
-    let filter = Filter::new(&call.served, &call.at.namespace, query.text("labelSelector"), query.text("fieldSelector"))?;
-    if call.served.resource.namespaced {
-        return Ok(filter.named(&call.at.name));
-    }
-    Ok(Filter { namespace: corten_api::Str::default(), ..filter }.named(&call.at.name))
+    // The namespace in the path of a namespace is its own name.
+    let namespace = if call.served.resource.namespaced { call.at.namespace.clone() } else { Str::default() };
+    let filter =
+        Filter::new(&call.served, &namespace, query.text("labelSelector"), query.text("fieldSelector"))?;
+    Ok(filter.named(&call.at.name))
 }
 
 fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
@@ -94,14 +94,17 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
     let limit = usize::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0);
     if !token.is_empty() {
         if !matches!(version, "" | "0") {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         return Ok(Options { limit, from: decode_continue(token, &cache.scope(""))? });
     }
     let revision = resource_version(version)?;
     not_future(revision, cache)?;
     let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
-    let from = if exact { Position::Exact { revision, after: None } } else { Position::Newest { after: None } };
+    let from =
+        if exact { Position::Exact { revision, after: None } } else { Position::Newest { after: None } };
     // Upstream's cache answers "any version" whole.
     Ok(Options { limit: if version == "0" { 0 } else { limit }, from })
 }

@@ -1,8 +1,8 @@
 //! What can be done to a resource: one file per family of verbs.
 
-pub mod delete;
-pub mod list;
+pub(crate) mod delete;
+pub(crate) mod list;
 mod prepare;
-pub mod subresource;
-pub mod watch;
-pub mod write;
+pub(crate) mod subresource;
+pub(crate) mod watch;
+pub(crate) mod write;

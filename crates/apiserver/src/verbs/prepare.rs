@@ -5,7 +5,7 @@
 //! on the stored form.
 
 use corten_api::status::ErrorList;
-use corten_api::{Map, Status, Value, convert, managed, meta, names, time};
+use corten_api::{Status, Value, convert, managed, meta, names, time};
 use corten_registry::{Request, Rules};
 
 use crate::call::Call;
@@ -15,7 +15,7 @@ use crate::random;
 const MAX_GENERATED_BASE: usize = 63 - 5;
 
 /// A generated name for a prefix.
-pub fn generated_name(prefix: &str) -> String {
+pub(super) fn generated_name(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_GENERATED_BASE);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -29,13 +29,13 @@ fn stored_rules(call: &Call) -> &'static Rules {
 }
 
 /// Which fields an endpoint keeps everybody from owning.
-pub fn ownership_filter(call: &Call, subresource: &str) -> Option<managed::Filter> {
+pub(super) fn ownership_filter(call: &Call, subresource: &str) -> Option<managed::Filter> {
     let resets = (call.served.rules.reset_fields)(subresource);
     (!resets.is_empty()).then(|| managed::Filter::Exclude(managed::Set::of_fields(resets)))
 }
 
 /// Brings a tree of the served version to the stored one.
-pub fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
+pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
     match &call.served.cache {
         Some(cache) if !call.served.is_stored_form => {
             convert::convert(&cache.form.api_version, cache.form.kind, value).map_err(Status::bad_request)
@@ -45,7 +45,7 @@ pub fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
 }
 
 /// The URL and the object must agree on the namespace; one that leaves it out gets it.
-pub fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_url = if call.served.resource.namespaced { call.at.namespace.as_str() } else { "" };
     let in_object = meta::namespace(object);
     if in_object.is_empty() {
@@ -61,7 +61,7 @@ pub fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status>
 }
 
 /// The URL and the object must agree on the name; one that leaves it out gets it.
-pub fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_object = meta::name(object);
     if in_object.is_empty() {
         meta::set_text(object, "name", &call.at.name);
@@ -77,7 +77,7 @@ pub fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
 }
 
 /// Makes a stored-form object ready to be created.
-pub fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
     for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
@@ -85,21 +85,30 @@ pub fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> {
     }
     metadata.insert("creationTimestamp", time::format(call.now));
     metadata.insert("uid", random::uuid());
-    set_generation(metadata, rules.generation.initial);
     let user = call.user_info();
-    (rules.prepare_create)(object, &Request { now: call.now, user: Some(&user) });
+    rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     let metadata = object.get("metadata").cloned().unwrap_or_default();
-    names::validate_object_meta(&metadata, call.served.resource.namespaced, rules.name, "metadata", &mut errors);
+    names::validate_object_meta(
+        &metadata,
+        call.served.resource.namespaced,
+        rules.name,
+        "metadata",
+        &mut errors,
+    );
     (rules.validate_create)(object, &mut errors);
     accept(call, object, &errors)
 }
 
 /// Makes a stored-form object ready to replace the old one.
-pub fn for_update(call: &Call, subresource: &str, object: &mut Value, old: &Value) -> Result<(), Status> {
+pub(super) fn for_update(
+    call: &Call,
+    subresource: &str,
+    object: &mut Value,
+    old: &Value,
+) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
-    set_generation(metadata, meta::generation(old));
     // What only the server sets is kept when a client leaves it out.
     for kept in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if metadata.get(kept).is_none_or(Value::is_null)
@@ -109,20 +118,17 @@ pub fn for_update(call: &Call, subresource: &str, object: &mut Value, old: &Valu
         }
     }
     let user = call.user_info();
-    let request = Request { now: call.now, user: Some(&user) };
-    if subresource.is_empty() {
-        (rules.prepare_update)(object, old, &request);
-    } else {
-        (rules.prepare_subresource)(subresource, object, old, &request);
-    }
-    let changed = rules.generation.counts.iter().any(|path| object.at(path) != old.at(path));
-    if changed {
-        set_generation(meta::of(object), meta::generation(old) + 1);
-    }
+    rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     let (new_meta, old_meta) = (object.get("metadata").cloned().unwrap_or_default(), old.get("metadata"));
     let old_meta = old_meta.unwrap_or(&Value::Null);
-    names::validate_object_meta(&new_meta, call.served.resource.namespaced, names::NameRule::Any, "metadata", &mut errors);
+    names::validate_object_meta(
+        &new_meta,
+        call.served.resource.namespaced,
+        names::NameRule::Any,
+        "metadata",
+        &mut errors,
+    );
     names::validate_object_meta_update(&new_meta, old_meta, "metadata", &mut errors);
     (rules.validate_update)(object, old, &mut errors);
     accept(call, object, &errors)
@@ -133,12 +139,4 @@ fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status>
         return Ok(());
     }
     Err(Status::invalid(call.served.group(), call.served.kind(), meta::name(object), errors))
-}
-
-fn set_generation(metadata: &mut Map, generation: i64) {
-    if generation == 0 {
-        metadata.remove("generation");
-    } else {
-        metadata.insert("generation", generation);
-    }
 }

@@ -2,7 +2,7 @@
 //! `eviction` and `token` are objects of their own.
 
 use corten_api::resources::{self, Subresource};
-use corten_api::{Map, Status, Value, json, meta, patch, status, time};
+use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
 use super::{delete, list, write};
@@ -15,7 +15,11 @@ use crate::respond::{self, Answer};
 const RACE_RETRIES: usize = 16;
 
 /// A verb on a subresource that is not simply the object itself.
-pub async fn call(call: &mut Call, verb: &str, subresource: &'static Subresource) -> Result<Answer, Status> {
+pub(crate) async fn call(
+    call: &mut Call,
+    verb: &str,
+    subresource: &'static Subresource,
+) -> Result<Answer, Status> {
     let whole = subresource.group_version.is_none() && subresource.kind == call.served.kind();
     match (subresource.name, verb) {
         (_, "get") if whole && subresource.name != "log" => list::get(call),
@@ -47,7 +51,8 @@ fn get_scale(call: &Call) -> Result<Answer, Status> {
 }
 
 async fn change_scale(call: &mut Call, verb: &str) -> Result<Answer, Status> {
-    let schema = resources::schema_of("autoscaling", "v1", "Scale").ok_or_else(|| Status::internal("no Scale"))?;
+    let schema =
+        resources::schema_of("autoscaling", "v1", "Scale").ok_or_else(|| Status::internal("no Scale"))?;
     let expected = Expected { schema: &schema, kind: "Scale", api_version: "autoscaling/v1" };
     let (validation, dry_run) = (FieldValidation::parse(&call.query)?, call.dry_run()?);
     for _ in 0..RACE_RETRIES {
@@ -112,7 +117,8 @@ fn patched_scale(call: &Call, object: &Value, expected: Expected<'_>) -> Result<
 }
 
 fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
-    let schema = resources::schema_of(group, version, kind).ok_or_else(|| Status::internal(format!("no {kind}")))?;
+    let schema =
+        resources::schema_of(group, version, kind).ok_or_else(|| Status::internal(format!("no {kind}")))?;
     let api_version = resources::api_version(group, version);
     let expected = Expected { schema: &schema, kind, api_version: &api_version };
     let decoded = decode::object(&call.headers, &call.body, expected, FieldValidation::parse(&call.query)?)?;
@@ -121,7 +127,7 @@ fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<
 }
 
 /// Assigns a pod to a node, once.
-pub async fn bind(call: &mut Call) -> Result<Answer, Status> {
+pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     let binding = decode_as(call, "", "v1", "Binding")?;
     let (wanted, dry_run) = (call.wanted()?, call.dry_run()?);
     let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
@@ -159,7 +165,10 @@ fn check_bindable(call: &Call, pod: &Value, binding: &Value, node: &str) -> Resu
     let refuse = |why: String| Err(Status::conflict("", "pods/binding", &call.at.name, why));
     let uid = meta::uid(binding);
     if !uid.is_empty() && uid != meta::uid(pod) {
-        return refuse(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(pod)));
+        return refuse(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            meta::uid(pod)
+        ));
     }
     if meta::is_deleting(pod) {
         return refuse(format!("pod {} is being deleted, cannot be assigned to a host", meta::name(pod)));
@@ -222,7 +231,7 @@ async fn evict(call: &mut Call) -> Result<Answer, Status> {
 
 /// Counts a disruption against the pod's budget.
 async fn take_from_budget(call: &Call, pod: &Value) -> Result<(), Status> {
-    let Some(cache) = call.backend.catalog.cache("policy", "poddisruptionbudgets").cloned() else { return Ok(()) };
+    let Some(cache) = call.backend.catalog.cache("policy", "poddisruptionbudgets") else { return Ok(()) };
     for _ in 0..RACE_RETRIES {
         let matching: Vec<_> = cache
             .snapshot(&call.at.namespace, None)
@@ -233,7 +242,9 @@ async fn take_from_budget(call: &Call, pod: &Value) -> Result<(), Status> {
             .collect();
         let Some((budget, object)) = matching.first() else { return Ok(()) };
         if matching.len() > 1 {
-            return Err(Status::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+            return Err(Status::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
         }
         let updated = disrupt(budget, pod, &time::format(call.now))?;
         let expect = Expect::ModRevision(object.revision);
@@ -257,14 +268,25 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, Status> {
     let observed = budget.int_at(&["status", "observedGeneration"]).unwrap_or(0);
     if observed < meta::generation(budget) {
         let cause = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(budget_refusal(pod, "Cannot evict pod as it would violate the pod's disruption budget.", Some(cause)));
+        return Err(budget_refusal(
+            pod,
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            Some(cause),
+        ));
     }
     let allowed = budget.int_at(&["status", "disruptionsAllowed"]).unwrap_or(0);
     if allowed <= 0 {
-        let (desired, healthy) =
-            (budget.int_at(&["status", "desiredHealthy"]).unwrap_or(0), budget.int_at(&["status", "currentHealthy"]).unwrap_or(0));
-        let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
-        return Err(budget_refusal(pod, "Cannot evict pod as it would violate the pod's disruption budget.", Some(cause)));
+        let (desired, healthy) = (
+            budget.int_at(&["status", "desiredHealthy"]).unwrap_or(0),
+            budget.int_at(&["status", "currentHealthy"]).unwrap_or(0),
+        );
+        let cause =
+            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+        return Err(budget_refusal(
+            pod,
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            Some(cause),
+        ));
     }
     let mut updated = budget.clone();
     updated.set(&["status", "disruptionsAllowed"], allowed - 1);

@@ -44,7 +44,7 @@ enum Start {
     After(u64),
 }
 
-pub fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
+pub(crate) fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
     let wanted = negotiate::wanted_watch(&call.headers)?;
     let cache = list::cache(call)?.clone();
     let filter = list::filter(call)?;
@@ -84,10 +84,16 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
     let initial = query.get("sendInitialEvents");
     let mut errors = ErrorList::new();
     if initial.is_some() && matching != "NotOlderThan" {
-        errors.forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        errors.forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        );
     }
     if !matching.is_empty() && initial.is_none() {
-        errors.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        errors.forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        );
         if matching != "NotOlderThan" {
             errors.not_supported("resourceVersionMatch", &Value::from(matching), &["NotOlderThan"]);
         }
@@ -301,7 +307,9 @@ impl Watcher {
                     protobuf::encode_watch_event(change, &object, out);
                 }
             }
-            Format::Json | Format::Yaml => out.extend_from_slice(&frame(change, json::write_to_string(shown).as_bytes())),
+            Format::Json | Format::Yaml => {
+                out.extend_from_slice(&frame(change, json::write_to_string(shown).as_bytes()))
+            }
         }
     }
 
@@ -333,7 +341,12 @@ impl Watcher {
         let shown = match self.wanted.view {
             View::Metadata => respond::partial(&object),
             View::Table => {
-                let mut table = respond::table(&self.served, Vec::new(), Map::new(), &TableQuery { no_headers: true, ..self.table.clone() });
+                let mut table = respond::table(
+                    &self.served,
+                    Vec::new(),
+                    Map::new(),
+                    &TableQuery { no_headers: true, ..self.table.clone() },
+                );
                 table.set(&["metadata", "resourceVersion"], revision.to_string());
                 table
             }

@@ -26,7 +26,7 @@ const RACE_RETRIES: usize = 16;
 /// How often a generated name is drawn anew.
 const NAME_RETRIES: usize = 8;
 
-pub async fn create(call: &mut Call) -> Result<Answer, Status> {
+pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
     let dry_run = call.dry_run()?;
     let wanted = call.wanted()?;
@@ -46,7 +46,8 @@ async fn create_object(call: &mut Call, mut object: Value, dry_run: bool) -> Res
     if !meta::resource_version(&object).is_empty() {
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
-    let prefix = if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
+    let prefix =
+        if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -80,7 +81,7 @@ async fn create_object(call: &mut Call, mut object: Value, dry_run: bool) -> Res
     }
 }
 
-pub async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
+pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
     let dry_run = call.dry_run()?;
     let wanted = call.wanted()?;
@@ -131,7 +132,11 @@ fn check_preconditions(call: &Call, object: &Value, current: &Object, asked: &st
     if !asked.is_empty() && asked != "0" {
         list::resource_version(asked).map_err(|_| {
             let mut errors = ErrorList::new();
-            errors.invalid("metadata.resourceVersion", &Value::from(asked), format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"));
+            errors.invalid(
+                "metadata.resourceVersion",
+                &Value::from(asked),
+                format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"),
+            );
             Status::invalid(call.served.group(), call.served.kind(), &call.at.name, &errors)
         })?;
         if asked != current.revision.to_string() {
@@ -143,7 +148,7 @@ fn check_preconditions(call: &Call, object: &Value, current: &Object, asked: &st
 
 /// Replaces `current` by a new state given in the served version with its owners. The stored text comes
 /// back, or `None` if somebody else was first.
-pub async fn replace(
+pub(crate) async fn replace(
     call: &mut Call,
     subresource: &str,
     cache: &Arc<Cache>,
@@ -193,7 +198,7 @@ async fn replace_stored(
 }
 
 /// `replace` for a change the server itself works out on behalf of a subresource: records who owns it.
-pub async fn replace_owned(
+pub(crate) async fn replace_owned(
     call: &mut Call,
     subresource: &str,
     cache: &Arc<Cache>,
@@ -214,13 +219,19 @@ fn is_finished(call: &Call, object: &Value) -> bool {
 }
 
 /// Removes an object as it was read.
-pub async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
+pub(crate) async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
     let op = Op::Delete { key: current.key.clone(), expect: Expect::ModRevision(current.revision) };
     call.backend.store.commit(op.into()).await.map(|_| ())
 }
 
 /// Writes an object in its stored form.
-pub async fn put(call: &Call, cache: &Cache, key: Arc<str>, expect: Expect, object: &Value) -> Result<Arc<Entry>, StoreError> {
+pub(crate) async fn put(
+    call: &Call,
+    cache: &Cache,
+    key: Arc<str>,
+    expect: Expect,
+    object: &Value,
+) -> Result<Arc<Entry>, StoreError> {
     let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
     let written = Written {
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
@@ -230,7 +241,8 @@ pub async fn put(call: &Call, cache: &Cache, key: Arc<str>, expect: Expect, obje
         Some(ttl) => Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?),
         None => None,
     };
-    let value = NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) };
+    let value =
+        NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) };
     let committed = call.backend.store.commit(Op::Put { key, expect, value, lease }.into()).await?;
     committed.entries.into_iter().next().flatten().ok_or(StoreError::Closed)
 }
@@ -251,7 +263,7 @@ fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
 }
 
 /// What a client hears when the store cannot.
-pub fn store_failure(error: StoreError) -> Status {
+pub(crate) fn store_failure(error: StoreError) -> Status {
     match error {
         StoreError::NoSpace(_) => Status::unexplained("etcdserver: mvcc: database space exceeded"),
         error => {
@@ -309,12 +321,14 @@ const PATCH_TYPES: [(&str, PatchKind); 4] = [
 
 fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
     let media_type = negotiate::content_type(&call.headers);
-    PATCH_TYPES.iter().find(|(name, _)| *name == media_type).map(|(_, kind)| *kind).ok_or_else(|| {
-        Status::unsupported_media_type(&PATCH_TYPES.map(|(name, _)| name))
-    })
+    PATCH_TYPES
+        .iter()
+        .find(|(name, _)| *name == media_type)
+        .map(|(_, kind)| *kind)
+        .ok_or_else(|| Status::unsupported_media_type(&PATCH_TYPES.map(|(name, _)| name)))
 }
 
-pub async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
+pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let kind = patch_kind(call)?;
     let validation = FieldValidation::parse(&call.query)?;
     let dry_run = call.dry_run()?;
@@ -389,7 +403,8 @@ impl PatchBody {
         let tree = match kind {
             PatchKind::Apply => yaml::to_value(&call.body, &mut duplicates)
                 .map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?,
-            _ => json::parse_reporting(&call.body, Some(&mut duplicates)).map_err(|e| Status::bad_request(e.to_string()))?,
+            _ => json::parse_reporting(&call.body, Some(&mut duplicates))
+                .map_err(|e| Status::bad_request(e.to_string()))?,
         };
         let strict = match (kind, validation) {
             (PatchKind::Json, _) | (_, FieldValidation::Ignore) => Vec::new(),
@@ -424,7 +439,9 @@ impl PatchBody {
             ))
         })?;
         let unknown = strict.iter().find(|s| s.starts_with("unknown field"));
-        if let (Some(unknown), true) = (unknown, validation != FieldValidation::Ignore && validation != FieldValidation::Warn) {
+        if let (Some(unknown), true) =
+            (unknown, validation != FieldValidation::Ignore && validation != FieldValidation::Warn)
+        {
             return Err(decode::mishandled(expected, &format!("strict decoding error: {unknown}")));
         }
         self.strict = strict;
@@ -435,7 +452,10 @@ impl PatchBody {
     fn pins_revision(&self) -> bool {
         match self.kind {
             PatchKind::Json => self.tree.as_array().is_some_and(|ops| {
-                ops.iter().any(|op| op.str_at(&["path"]) == Some("/metadata/resourceVersion") && op.str_at(&["op"]) != Some("test"))
+                ops.iter().any(|op| {
+                    op.str_at(&["path"]) == Some("/metadata/resourceVersion")
+                        && op.str_at(&["op"]) != Some("test")
+                })
             }),
             _ => self.tree.str_at(&["metadata", "resourceVersion"]).is_some_and(|v| !v.is_empty()),
         }
@@ -458,14 +478,17 @@ impl PatchBody {
         }
         let mut new = live.clone();
         match self.kind {
-            PatchKind::Json => patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.to_status()))?,
+            PatchKind::Json => {
+                patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.to_status()))?
+            }
             PatchKind::Merge => {
                 require_object(&self.tree)?;
                 patch::merge(&mut new, &self.tree).map_err(|e| e.to_status())?;
             }
             _ => {
                 require_object(&self.tree)?;
-                patch::strategic::apply(&mut new, &self.tree, &call.served.schema).map_err(|e| e.to_status())?;
+                patch::strategic::apply(&mut new, &self.tree, &call.served.schema)
+                    .map_err(|e| e.to_status())?;
             }
         }
         decode::conform_whole(&mut new, call.expected(), &mut strict)?;
@@ -481,7 +504,10 @@ impl PatchBody {
         prepare::agree_on_name(call, &mut applied)?;
         prepare::agree_on_namespace(call, &mut applied)?;
         if !meta::uid(&applied).is_empty() {
-            let why = format!("uid mismatch: the provided object specified uid {}, and no existing object was found", meta::uid(&applied));
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                meta::uid(&applied)
+            );
             return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
         }
         if !meta::resource_version(&applied).is_empty() {
@@ -518,7 +544,13 @@ fn patch_status(call: &Call, status: &Status) -> Status {
     status
 }
 
-fn apply_configuration(call: &Call, subresource: &str, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
+fn apply_configuration(
+    call: &Call,
+    subresource: &str,
+    live: Option<&Value>,
+    applied: &Value,
+    force: bool,
+) -> Result<Value, Status> {
     let (manager, now) = (call.manager(), time::format(call.now));
     let filter = prepare::ownership_filter(call, subresource);
     managed::apply(&context(call, subresource, &manager, &now, filter.as_ref()), live, applied, force)

@@ -1,0 +1,64 @@
+//! `corten bench`: measure, print a table or JSON.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Subcommand;
+use corten_bench::ApiserverOptions;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Start a fresh API server and put it under load.
+    Apiserver(ApiserverArgs),
+    /// The bare TLS server that shows what this machine can do at most.
+    #[command(hide = true)]
+    RawServer { dir: PathBuf },
+}
+
+#[derive(clap::Args)]
+struct ApiserverArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[arg(long)]
+    pods: Option<usize>,
+    #[arg(long)]
+    connections: Option<usize>,
+    #[arg(long)]
+    watchers: Option<usize>,
+    /// The server to measure [default: this program].
+    #[arg(long)]
+    server_binary: Option<PathBuf>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        match args.what {
+            What::RawServer { dir } => corten_bench::raw_server(&dir).await,
+            What::Apiserver(args) => apiserver(args).await,
+        }
+    })
+}
+
+async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
+    let mut options = ApiserverOptions { server_binary: args.server_binary, ..ApiserverOptions::default() };
+    options.pods = args.pods.unwrap_or(options.pods);
+    options.connections = args.connections.unwrap_or(options.connections);
+    options.watchers = args.watchers.unwrap_or(options.watchers);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::apiserver(options).await?;
+    println!("{}", if args.json { report.json() } else { report.table() });
+    anyhow::ensure!(!report.has_errors(), "some requests failed");
+    Ok(())
+}
