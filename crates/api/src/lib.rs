@@ -12,6 +12,7 @@ pub mod schema;
 pub mod status;
 pub mod time;
 mod value;
+pub mod yaml;
 
 pub use status::Status;
 pub use value::{Map, Str, Value};
