@@ -4,6 +4,7 @@
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
 pub mod conform;
+pub mod convert;
 pub mod json;
 pub mod protobuf;
 pub mod quantity;
