@@ -8,7 +8,7 @@ use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
 use super::validate::{group_version_kind, validate_applied};
-use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes};
+use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes, text};
 use crate::json;
 use crate::status::{Cause, Details, Status};
 use crate::value::Value;
@@ -166,9 +166,6 @@ fn attempt(
     validate_applied(ctx.schema, applied).map_err(Refusal::Failed)?;
     let unreadable =
         |e: super::InvalidFields| Refusal::failed("failed to decode managed fields", &e.to_string());
-    for entry in &mut owners {
-        entry.set(ctx).map_err(unreadable)?;
-    }
     let merged =
         merge::merge(live, applied, ctx.schema).map_err(|e| Refusal::failed("failed to merge config", &e))?;
     let mut set = fields::field_set(applied, ctx.schema);
@@ -240,6 +237,13 @@ fn give_way(
     }
     let mut conflicts = Vec::new();
     for entry in owners.iter_mut() {
+        let unreadable = |e: super::InvalidFields| failed(e.to_string());
+        let overlaps = [&comparison.changed, &comparison.removed].map(|set| entry.overlap(set));
+        let [changed, removed] = overlaps;
+        let (changed, removed) = (changed.map_err(unreadable)?, removed.map_err(unreadable)?);
+        if changed == text::Overlap::default() && removed == text::Overlap::default() {
+            continue;
+        }
         let (identifier, described) = (entry.identifier(), entry.described());
         let set = entry.set(ctx).map_err(|e| failed(e.to_string()))?;
         let shared = set.intersection(&comparison.changed);

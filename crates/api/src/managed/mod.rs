@@ -161,6 +161,7 @@ fn take_changes(
         filter.retain(&mut comparison.removed);
     }
     strip(&mut comparison.changed);
+    strip(&mut comparison.removed);
     let compare::Comparison { changed, removed } = comparison;
     let mut own = Entry::new(ctx, ctx.manager, Operation::Update, Set::new());
     let mut place = None;
