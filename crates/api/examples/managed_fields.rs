@@ -36,40 +36,40 @@ fn main() {
     let created = pod(&schema, 1);
     println!("created pod: {} bytes", size(&created));
     measure("create", &created, |mut new| {
-        update(&controller, None, &mut new).expect("create");
+        update(&controller, None, &mut new);
         new
     });
 
     let mut live = pod(&schema, 3);
-    update(&controller, None, &mut live).expect("create");
+    update(&controller, None, &mut live);
     let mut running = live.clone();
     set_status(&mut running, "False", &schema);
-    update(&kubelet, Some(&live), &mut running).expect("status");
+    update(&kubelet, Some(&live), &mut running);
     println!("running pod: {} bytes", size(&running));
 
     let mut labelled = running.clone();
     labelled.set(&["metadata", "labels", "tier"], "front");
     measure("update of a label, new manager", &labelled, |mut new| {
-        update(&labeller, Some(&running), &mut new).expect("label");
+        update(&labeller, Some(&running), &mut new);
         new
     });
 
     let mut ready = running.clone();
     set_status(&mut ready, "True", &schema);
     measure("status patch, fields owned already", &ready, |mut new| {
-        update(&kubelet, Some(&running), &mut new).expect("status");
+        update(&kubelet, Some(&running), &mut new);
         new
     });
 
     let mut first_status = live.clone();
     set_status(&mut first_status, "True", &schema);
     measure("status patch, fields new", &first_status, |mut new| {
-        update(&kubelet, Some(&live), &mut new).expect("status");
+        update(&kubelet, Some(&live), &mut new);
         new
     });
 
     measure("update that changes nothing", &running, |mut new| {
-        update(&labeller, Some(&running), &mut new).expect("update");
+        update(&labeller, Some(&running), &mut new);
         new
     });
 
