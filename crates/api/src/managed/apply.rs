@@ -8,7 +8,7 @@ use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
 use super::validate::{group_version_kind, validate_applied};
-use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes};
+use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes, text};
 use crate::json;
 use crate::status::{Cause, Status};
 use crate::value::Value;
@@ -20,9 +20,11 @@ const LAST_APPLIED: &[&str] =
     &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
 const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
-/// Merges an applied configuration into the live object, or makes one from it where `live` is `None`. The
-/// result carries its owners and still has to be conformed and defaulted. Where nothing changed it equals
-/// the live object but for owners; `keep_times` tells whether those changed.
+/// Merges an applied configuration into the live object, or makes one from it where `live` is `None`.
+/// `applied` is what the client sent, only parsed: a field that its type does not have is an error here,
+/// and values conflict by how they are spelled. The result carries its owners and still has to be
+/// conformed and defaulted. Where nothing changed it equals the live object but for its owners; after what
+/// the server sets is restored, `keep_times` makes the two equal if only times differ.
 pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bool) -> Result<Value, Status> {
     if applied.str_at(&["apiVersion"]) != Some(ctx.api_version) {
         return Err(Status::bad_request(format!("invalid object type: {}", group_version_kind(applied))));
@@ -32,7 +34,13 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, applied: &Value, force: bo
     }
     let mut live = match live {
         Some(live) => live.clone(),
-        None => compare::zero_object(ctx.schema),
+        None => {
+            let mut zero = compare::zero_object(ctx.schema);
+            for key in ["apiVersion", "kind"] {
+                zero.set(&[key], applied.get(key).cloned().unwrap_or_default());
+            }
+            zero
+        }
     };
     let managed_fields = live.remove(MANAGED_FIELDS);
     let mut owners = entries::trusted(managed_fields.as_ref());
@@ -113,17 +121,17 @@ impl Conflict {
 /// Why an apply was not done.
 enum Refusal {
     Conflicts(Vec<Conflict>),
-    Failed(Status),
+    Failed(Box<Status>),
 }
 
 impl Refusal {
     fn failed(what: &str, why: &str) -> Refusal {
-        Refusal::Failed(failed(what, why))
+        Refusal::Failed(Box::new(failed(what, why)))
     }
 
     fn into_status(self) -> Status {
         match self {
-            Refusal::Failed(status) => status,
+            Refusal::Failed(status) => *status,
             Refusal::Conflicts(mut conflicts) => {
                 conflicts.sort_by(|a, b| a.identifier.cmp(&b.identifier));
                 conflict_status(&conflicts)
@@ -163,12 +171,9 @@ fn attempt(
     mut owners: Vec<Entry>,
     force: bool,
 ) -> Result<(Value, Vec<Entry>), Refusal> {
-    validate_applied(ctx.schema, applied).map_err(Refusal::Failed)?;
+    validate_applied(ctx.schema, applied).map_err(|status| Refusal::Failed(Box::new(status)))?;
     let unreadable =
         |e: super::InvalidFields| Refusal::failed("failed to decode managed fields", &e.to_string());
-    for entry in &mut owners {
-        entry.set(ctx).map_err(unreadable)?;
-    }
     let merged =
         merge::merge(live, applied, ctx.schema).map_err(|e| Refusal::failed("failed to merge config", &e))?;
     let mut set = fields::field_set(applied, ctx.schema);
@@ -240,6 +245,13 @@ fn give_way(
     }
     let mut conflicts = Vec::new();
     for entry in owners.iter_mut() {
+        let unreadable = |e: super::InvalidFields| failed(e.to_string());
+        let overlaps = [&comparison.changed, &comparison.removed].map(|set| entry.overlap(set));
+        let [changed, removed] = overlaps;
+        let (changed, removed) = (changed.map_err(unreadable)?, removed.map_err(unreadable)?);
+        if changed == text::Overlap::default() && removed == text::Overlap::default() {
+            continue;
+        }
         let (identifier, described) = (entry.identifier(), entry.described());
         let set = entry.set(ctx).map_err(|e| failed(e.to_string()))?;
         let shared = set.intersection(&comparison.changed);
@@ -260,7 +272,8 @@ fn give_way(
 fn last_applied_fields(ctx: &Context<'_>, live: &Value) -> Option<Set> {
     let text = live.str_at(LAST_APPLIED).filter(|text| !text.is_empty())?;
     let last = json::parse(text.as_bytes()).ok()?;
-    if last.str_at(&["apiVersion"]) != Some(ctx.api_version) || validate_applied(ctx.schema, &last).is_err() {
+    let valid = |object: &Value| validate_applied(ctx.schema, object).is_ok();
+    if last.str_at(&["apiVersion"]) != Some(ctx.api_version) || !valid(&last) || !valid(live) {
         return None;
     }
     let mut set = fields::field_set(&last, ctx.schema);
@@ -277,6 +290,16 @@ fn refresh_last_applied(object: &mut Value, applied: &Value) {
     }
     let mut last = applied.clone();
     last.remove(LAST_APPLIED);
+    // Annotations go through a map of text: null is no text, and no map is no annotations.
+    match last.get_mut("metadata").and_then(|m| m.get_mut("annotations")) {
+        Some(Value::Object(map)) => {
+            for (_, value) in map.iter_mut().filter(|(_, value)| value.is_null()) {
+                *value = Value::from("");
+            }
+        }
+        Some(Value::Null) => drop(last.remove(&LAST_APPLIED[..2])),
+        _ => {}
+    }
     let text = json::write_to_string(&last);
     object.set(LAST_APPLIED, format!("{}\n", element::escape_html(&text)));
     let annotations = object.at(&LAST_APPLIED[..2]).and_then(Value::as_object);

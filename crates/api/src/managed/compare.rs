@@ -95,6 +95,15 @@ impl Found {
 /// Compares the values at one place. At least one of them is there, and they are not plainly equal.
 fn place(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<Found, String> {
     let mut found = Found::default();
+    match (old, new) {
+        (None, Some(new)) => {
+            return Ok(Found { is_changed: true, changed: everything(new, shape)?, ..found });
+        }
+        (Some(old), None) => {
+            return Ok(Found { is_removed: true, removed: everything(old, shape)?, ..found });
+        }
+        _ => {}
+    }
     match shape {
         Shape::Leaf(_) => found.leaf(old, new),
         Shape::Struct(_) | Shape::Map(_) => objects(old, new, shape, &mut found)?,
@@ -102,6 +111,40 @@ fn place(old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> Result<F
         Shape::Deduced => deduced(old, new, &mut found)?,
     }
     Ok(found)
+}
+
+/// Every path below a place that came or went as a whole.
+fn everything(value: &Value, shape: Shape<'_>) -> Result<Set, String> {
+    let node = |element, children| Node { element, member: true, children };
+    let nodes = match (shape, value) {
+        (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Value::Object(map)) => {
+            let mut nodes = Vec::with_capacity(map.len());
+            for (key, value) in map.iter() {
+                nodes.push(node(Element::Field(key.clone()), everything(value, shape.member(key).0)?));
+            }
+            nodes
+        }
+        (Shape::List(items), Value::Array(list)) => {
+            let mut nodes: Vec<Node> = Vec::with_capacity(list.len());
+            for item in list {
+                let element = items.element(item)?;
+                nodes.push(node(element, everything(item, Shape::of(items.item))?));
+            }
+            if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+                nodes.sort_by(|a, b| a.element.cmp(&b.element));
+                nodes.dedup_by(|later, first| {
+                    let double = later.element == first.element;
+                    if double {
+                        first.children = Set::new();
+                    }
+                    double
+                });
+            }
+            nodes
+        }
+        _ => Vec::new(),
+    };
+    Ok(Set { nodes })
 }
 
 /// Marks a place that has parts as come or gone, when it is not one value.

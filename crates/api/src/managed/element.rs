@@ -46,9 +46,15 @@ impl Element {
     /// Appends the element as a quoted JSON string.
     pub(super) fn write(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
         if let Element::Field(name) = self {
-            let start = out.len();
-            json::write_string(out, name);
-            out.splice(start..=start, *b"\"f:");
+            out.extend_from_slice(b"\"f:");
+            if name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+                scratch.clear();
+                json::write_string(scratch, name);
+                out.extend_from_slice(&scratch[1..]);
+            } else {
+                out.extend_from_slice(name.as_bytes());
+                out.push(b'"');
+            }
             return;
         }
         scratch.clear();

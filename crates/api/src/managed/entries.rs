@@ -7,6 +7,7 @@
 use super::Context;
 use super::set::Set;
 use super::text::{self, InvalidFields};
+use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -84,6 +85,16 @@ impl Entry {
         }
     }
 
+    pub(super) fn forget_time(&mut self) {
+        self.map.remove("time");
+    }
+
+    /// Makes this an entry of another version that owns something else.
+    pub(super) fn replace(&mut self, api_version: &str, set: Set) {
+        self.map.insert("apiVersion", api_version);
+        self.set = Some(set);
+    }
+
     pub(super) fn is_same_manager(&self, other: &Entry) -> bool {
         self.manager() == other.manager()
             && self.text_of("operation") == other.text_of("operation")
@@ -94,14 +105,15 @@ impl Entry {
     /// What upstream tells managers apart by; its order decides where times are equal.
     pub(super) fn identifier(&self) -> String {
         let version = if self.is_apply() { "" } else { self.api_version() };
-        let mut out =
-            format!("{{\"manager\":{:?},\"operation\":\"{}\"", self.manager(), self.text_of("operation"));
-        for (name, text) in [("apiVersion", version), ("subresource", self.subresource())] {
-            if !text.is_empty() {
-                out.push_str(&format!(",\"{name}\":{text:?}"));
-            }
-        }
-        out + "}"
+        let parts = [
+            ("manager", self.manager()),
+            ("operation", self.text_of("operation")),
+            ("apiVersion", version),
+            ("subresource", self.subresource()),
+        ];
+        let present = parts.iter().filter(|(_, text)| !text.is_empty());
+        let members: Vec<String> = present.map(|(name, text)| format!("\"{name}\":{text:?}")).collect();
+        format!("{{{}}}", members.join(","))
     }
 
     /// The manager as conflicts name it.
@@ -116,7 +128,7 @@ impl Entry {
         out
     }
 
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self.map.get("fieldsV1") {
             Some(Value::Raw(text)) => text,
             _ => "{}",
@@ -172,8 +184,8 @@ pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
     maps.map(|map| Entry { map: map.clone(), set: None }).collect()
 }
 
-/// Entries that a client sent: checked, and brought to their one spelling.
-pub(super) fn decode(managed_fields: &Value) -> Result<Vec<Entry>, String> {
+/// Entries that a client sent: checked, and brought to their one spelling and to the type at hand.
+pub(super) fn decode(managed_fields: &Value, schema: Option<&Struct>) -> Result<Vec<Entry>, String> {
     let mut out: Vec<Entry> = Vec::new();
     for (i, item) in managed_fields.as_array().unwrap_or_default().iter().enumerate() {
         let mut entry = Entry { map: item.as_object().cloned().unwrap_or_default(), set: None };
@@ -188,7 +200,10 @@ pub(super) fn decode(managed_fields: &Value) -> Result<Vec<Entry>, String> {
             "" => return Err(format!("missing fieldsType in managed fields entry {i}")),
             other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {i}")),
         }
-        let set = Set::parse(entry.text()).map_err(|e| format!("error decoding set: {e}"))?;
+        let mut set = Set::parse(entry.text()).map_err(|e| format!("error decoding set: {e}"))?;
+        if let Some(schema) = schema {
+            set.reconcile(schema);
+        }
         entry.set = Some(set);
         out.retain(|earlier| !earlier.is_same_manager(&entry));
         out.push(entry);

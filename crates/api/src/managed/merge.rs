@@ -41,13 +41,16 @@ fn members(live: &Value, applied: &Value, shape: Shape<'_>) -> Result<Value, Str
     if lives.is_empty() {
         return Ok(applied.clone());
     }
-    let mut out = lives.clone();
-    for (key, value) in applieds.iter() {
-        let merged = match lives.get(key) {
-            Some(live) => place(live, value, shape.member(key).0)?,
+    let mut out = Map::with_capacity(lives.len() + applieds.len());
+    for (key, value) in lives.iter() {
+        let merged = match applieds.get(key) {
+            Some(applied) => place(value, applied, shape.member(key).0)?,
             None => value.clone(),
         };
         out.insert(key.clone(), merged);
+    }
+    for (key, value) in applieds.iter().filter(|(key, _)| !lives.contains_key(key)) {
+        out.insert(key.clone(), value.clone());
     }
     Ok(Value::Object(out))
 }

@@ -16,6 +16,7 @@ mod element;
 mod entries;
 mod fields;
 mod merge;
+mod scale;
 mod set;
 mod shape;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod validate;
 pub use apply::{apply, keep_times};
 pub use element::Element;
 pub use entries::is_reset;
+pub use scale::{from_scale, to_scale};
 pub use set::Set;
 pub use text::InvalidFields;
 pub use validate::{
@@ -34,7 +36,6 @@ pub use validate::{
 };
 
 use crate::schema::Struct;
-use crate::status::Status;
 use crate::value::Value;
 use entries::{Entry, Operation};
 
@@ -90,14 +91,16 @@ const STRIPPED: [&str; 9] = [
 ];
 
 /// Records in `new` which fields a create (`old` is `None`), update or patch changed. Both are whole
-/// objects of the request's version. Client-sent `managedFields` in `new` are honoured as upstream does.
-pub fn update(ctx: &Context<'_>, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+/// objects of the request's version. `managedFields` that a client sent in `new` replace the live ones if
+/// they can be read, and reset them if they are empty; leaving them out leaves them alone. Never fails:
+/// where the two cannot be compared, the owners stay as they were.
+pub fn update(ctx: &Context<'_>, old: Option<&Value>, new: &mut Value) {
     let live = old.and_then(|o| o.at(MANAGED_FIELDS));
     let sent = new.remove(MANAGED_FIELDS);
     let entries = live_or_sent(ctx, live, sent.as_ref());
     let exists = old.is_some_and(|o| o.str_at(&["metadata", "uid"]).is_some_and(|uid| !uid.is_empty()));
     if entries.is_empty() && exists {
-        return Ok(());
+        return;
     }
     match updated(ctx, old, new, entries) {
         Ok(Some(list)) => new.set(MANAGED_FIELDS, list),
@@ -109,7 +112,6 @@ pub fn update(ctx: &Context<'_>, old: Option<&Value>, new: &mut Value) -> Result
             }
         }
     }
-    Ok(())
 }
 
 const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
@@ -122,7 +124,7 @@ fn live_or_sent(ctx: &Context<'_>, live: Option<&Value>, sent: Option<&Value>) -
     if is_reset(sent) {
         return Vec::new();
     }
-    match entries::decode(sent) {
+    match entries::decode(sent, Some(ctx.schema)) {
         Ok(decoded) if !decoded.is_empty() => decoded,
         _ => entries::trusted(live),
     }
@@ -161,6 +163,7 @@ fn take_changes(
         filter.retain(&mut comparison.removed);
     }
     strip(&mut comparison.changed);
+    strip(&mut comparison.removed);
     let compare::Comparison { changed, removed } = comparison;
     let mut own = Entry::new(ctx, ctx.manager, Operation::Update, Set::new());
     let mut place = None;

@@ -35,9 +35,9 @@ impl Set {
     }
 
     pub fn to_text(&self) -> Str {
-        let mut out = Vec::with_capacity(256);
+        let mut out = Vec::with_capacity(1024);
         write(self, false, &mut out, &mut Vec::new());
-        Str::new(String::from_utf8_lossy(&out))
+        String::from_utf8(out).unwrap_or_default().into()
     }
 }
 
@@ -118,6 +118,7 @@ fn overlap_level(
         return Err(cursor.error("exceeded max depth"));
     }
     let (mut member, mut below) = (false, false);
+    let mut names = Names::default();
     if cursor.enter()? {
         while let Some(key) = cursor.key()? {
             if key == "." {
@@ -126,16 +127,7 @@ fn overlap_level(
                 continue;
             }
             below = true;
-            let at = match key.strip_prefix("f:") {
-                _ if set.is_empty() => None,
-                Some(name) if !name.contains('\\') => set.find_field(name).ok(),
-                _ => {
-                    let text = unescape(key).map_err(|why| cursor.error(&why))?;
-                    let element = Element::parse(&text).map_err(|why| cursor.error(&why))?;
-                    element.and_then(|e| set.find(&e).ok())
-                }
-            };
-            match at {
+            match names.find(set, key).map_err(|why| cursor.error(&why))? {
                 None => cursor.skip()?,
                 Some(at) => {
                     let node = &set.nodes[at];
@@ -147,6 +139,38 @@ fn overlap_level(
     found.shared += usize::from(wanted && (member || !below));
     found.deeper |= wanted && below && (set.is_empty() || !member);
     Ok(())
+}
+
+/// The keys under which the items of one level of a set stand in a text, made when first asked for.
+#[derive(Default)]
+struct Names(Option<Vec<(Vec<u8>, usize)>>);
+
+impl Names {
+    /// The node of a level that a text's key, still escaped, is about.
+    fn find(&mut self, set: &Set, key: &str) -> Result<Option<usize>, String> {
+        if set.is_empty() {
+            return Ok(None);
+        }
+        if let Some(name) = key.strip_prefix("f:").filter(|name| !name.contains('\\')) {
+            return Ok(set.find_field(name).ok());
+        }
+        // Keys that may be spelled in more than one way have to be read.
+        if key.starts_with("f:") || key.contains("\\u") || key.contains(": ") {
+            let element = Element::parse(&unescape(key)?)?;
+            return Ok(element.and_then(|e| set.find(&e).ok()));
+        }
+        let names = self.0.get_or_insert_with(|| {
+            let items = set.nodes.iter().enumerate();
+            items.filter(|(_, n)| !matches!(n.element, Element::Field(_))).map(name).collect()
+        });
+        Ok(names.iter().find(|(name, _)| name == key.as_bytes()).map(|(_, at)| *at))
+    }
+}
+
+fn name((at, node): (usize, &Node)) -> (Vec<u8>, usize) {
+    let mut name = Vec::with_capacity(64);
+    node.element.write(&mut name, &mut Vec::with_capacity(64));
+    (name[1..name.len() - 1].to_vec(), at)
 }
 
 /// The text of a key, whose quotes are already off.

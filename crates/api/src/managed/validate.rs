@@ -72,7 +72,7 @@ pub fn validate_managed_fields(managed_fields: &Value, field: &str, errors: &mut
 
 /// Whether a list of owners can be read at all; what admission plugins leave behind is held to this.
 pub fn check_managed_fields(managed_fields: &Value) -> Result<(), String> {
-    entries::decode(managed_fields).map(drop)
+    entries::decode(managed_fields, None).map(drop)
 }
 
 /// Checks an applied configuration, as the client sent it, against its type. Here an undeclared field is

@@ -202,15 +202,9 @@ fn sets_and_atomic_lists() {
             Apply("a", &finalizers(r#""x""#)),
         ],
         &[
-            "b Apply@2: .metadata.finalizers[=\"y\"] .metadata.finalizers[=\"z\"]",
             "a Apply@1: .metadata.finalizers[=\"x\"]",
-        ]
-        .map(|s| s)
-        .iter()
-        .rev()
-        .copied()
-        .collect::<Vec<_>>()
-        .as_slice(),
+            "b Apply@2: .metadata.finalizers[=\"y\"] .metadata.finalizers[=\"z\"]",
+        ],
     );
     assert_eq!(world.object(), r#"{"metadata":{"finalizers":["x","z","y"]}}"#);
     let tolerations = |key: &str| {

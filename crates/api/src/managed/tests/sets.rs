@@ -153,3 +153,24 @@ fn a_text_is_compared_without_being_read() {
         assert_eq!(overlap(text, &parse(set)).unwrap(), Overlap { shared, deeper }, "{set}");
     }
 }
+
+#[test]
+fn damaged_texts_never_panic() {
+    let mut dice = Dice(11);
+    let damage = [b'{', b'}', b'"', b'\\', b':', b',', b' ', b'u', b'n', b'0'];
+    for _ in 0..5000 {
+        let mut text = dice.set().to_text().to_string().replace('ü', "u").into_bytes();
+        for _ in 0..=dice.roll(2) {
+            let at = dice.roll(text.len() as u64) as usize;
+            match dice.roll(3) {
+                0 => text.truncate(at.max(1)),
+                1 => text.insert(at, damage[dice.roll(10) as usize]),
+                _ => text[at] = damage[dice.roll(10) as usize],
+            }
+        }
+        let text = String::from_utf8(text).unwrap();
+        let read = Set::parse(&text);
+        let scanned = overlap(&text, &dice.set());
+        assert!(read.is_err() || scanned.is_ok(), "{text}");
+    }
+}

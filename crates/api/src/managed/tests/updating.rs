@@ -264,7 +264,7 @@ fn managers_are_named_by_user_agents() {
 fn owners_are_validated() {
     let mut errors = crate::status::ErrorList::new();
     let list = json::parse(
-        br#"[{"operation":"Update","fieldsType":"FieldsV1"},{"operation":"Other","fieldsType":"V2","manager":"a\u0007"},{}]"#,
+        br#"[{"operation":"Update","fieldsType":"FieldsV1"},{"operation":"Other","fieldsType":"V2"},{}]"#,
     );
     validate_managed_fields(&list.unwrap(), "metadata.managedFields", &mut errors);
     let status = Status::invalid("", "Pod", "p", &errors);
@@ -272,9 +272,12 @@ fn owners_are_validated() {
         status.message,
         "Pod \"p\" is invalid: [metadata.managedFields[1].operation: Unsupported value: \"Other\": supported values: \"Apply\", \"Update\", \
          metadata.managedFields[1].fieldsType: Invalid value: \"V2\": must be `FieldsV1`, \
-         metadata.managedFields[1].manager: Invalid value: \"a\\u{7}\": invalid character U+0007 (at position 1), \
          metadata.managedFields[2].operation: Required value: must not be empty]"
     );
+    let mut errors = crate::status::ErrorList::new();
+    validate_manager(&"a\u{7}".repeat(65), "fieldManager", &mut errors);
+    assert_eq!(errors.0.len(), 66);
+    assert_eq!(errors.0[1].detail, "invalid character U+0007 (at position 1)");
     for (list, why) in [
         (r#"[{"operation":"Update","fieldsType":"FieldsV1"}]"#, "apiVersion must not be empty"),
         (r#"[{"operation":"X"}]"#, "operation must be `Apply` or `Update`"),
