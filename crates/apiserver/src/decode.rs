@@ -87,7 +87,7 @@ fn parse(
             let mut duplicates = Vec::new();
             let value = yaml::to_value(body, &mut duplicates)
                 .map_err(|e| unreadable(format!("couldn't get version/kind; json parse error: {e}")))?;
-            strict.extend(duplicates.iter().map(|d| format!("duplicate field {:?}", d.path)));
+            strict.extend(yaml::strict_error(&duplicates));
             Ok(value)
         }
         Format::Protobuf => protobuf_tree(body, expected),

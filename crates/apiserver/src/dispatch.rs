@@ -22,7 +22,7 @@ use crate::metrics::RequestKey;
 use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
-use crate::verbs::{delete, list, subresource, watch, write};
+use crate::verbs::{delete, list, patch, subresource, watch, write};
 use crate::{Server, compress, endpoints, random};
 
 /// The largest body that is read.
@@ -237,7 +237,7 @@ async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status>
         "list" => list::list(call).await,
         "create" => write::create(call).await,
         "update" => write::update(call, "").await,
-        "patch" => write::patch(call, "").await,
+        "patch" => patch::patch(call, "").await,
         "delete" => delete::delete(call).await,
         "deletecollection" => delete::delete_collection(call).await,
         _ => Err(Status::method_not_allowed()),

@@ -90,7 +90,8 @@ pub(crate) fn to_served(served: &Served, value: &mut Value) -> Result<(), Status
     if served.is_stored_form {
         return Ok(());
     }
-    convert::convert(&served.api_version, served.kind(), value).map_err(Status::internal)
+    let stored = meta::api_version(value).to_owned();
+    convert::convert(served.kind(), &stored, &served.api_version, value).map_err(Status::internal)
 }
 
 /// One kept object.
@@ -208,7 +209,8 @@ fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQu
     let stored = match (&served.cache, served.is_stored_form) {
         (Some(cache), false) => {
             let mut stored = object.clone();
-            match convert::convert(&cache.form.api_version, cache.form.kind, &mut stored) {
+            match convert::convert(cache.form.kind, &served.api_version, &cache.form.api_version, &mut stored)
+            {
                 Ok(()) => Some(stored),
                 Err(_) => None,
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod delete;
 pub(crate) mod list;
+pub(crate) mod patch;
 mod prepare;
 pub(crate) mod subresource;
 pub(crate) mod watch;

@@ -38,7 +38,9 @@ pub(super) fn ownership_filter(call: &Call, subresource: &str) -> Option<managed
 pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
     match &call.served.cache {
         Some(cache) if !call.served.is_stored_form => {
-            convert::convert(&cache.form.api_version, cache.form.kind, value).map_err(Status::bad_request)
+            let (kind, served) = (cache.form.kind, &call.served.api_version);
+            convert::convert(kind, served, &cache.form.api_version, value)
+                .map_err(|e| Status::bad_request(e.to_string()))
         }
         _ => Ok(()),
     }

@@ -5,7 +5,7 @@ use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
-use super::{delete, list, write};
+use super::{delete, list, patch as patch_verb, write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate;
@@ -24,7 +24,7 @@ pub(crate) async fn call(
     match (subresource.name, verb) {
         (_, "get") if whole && subresource.name != "log" => list::get(call),
         (name, "update") if whole => write::update(call, name).await,
-        (name, "patch") if whole => write::patch(call, name).await,
+        (name, "patch") if whole => patch_verb::patch(call, name).await,
         ("scale", "get") => get_scale(call),
         ("scale", "update" | "patch") => change_scale(call, verb).await,
         ("binding", "create") => bind(call).await,
