@@ -1,0 +1,153 @@
+//! HTTP/1.1 over TLS, as little of it as a test client needs, with the wire in plain view.
+//!
+//! A test may send any bytes it likes, half a request or none; real clients are for everything else.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// How long a test waits for anything before it fails.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// One connection to a server.
+pub struct Connection {
+    stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
+}
+
+/// The head of a response.
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// How a body is delimited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length(usize),
+    Chunked,
+    None,
+}
+
+impl Connection {
+    /// Connects and says hello; every later read gives up after [`DEADLINE`].
+    pub fn open(address: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
+        let socket = TcpStream::connect_timeout(&address, DEADLINE)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(DEADLINE))?;
+        socket.set_write_timeout(Some(DEADLINE))?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
+        Ok(Connection { stream: BufReader::new(StreamOwned::new(session, socket)) })
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let stream = self.stream.get_mut();
+        stream.write_all(bytes)?;
+        stream.flush()
+    }
+
+    /// The status line's code and the headers of the next response that is not an interim one.
+    pub(crate) fn head(&mut self) -> io::Result<Head> {
+        loop {
+            let head = self.any_head()?;
+            if head.status >= 200 {
+                return Ok(head);
+            }
+        }
+    }
+
+    fn any_head(&mut self) -> io::Result<Head> {
+        let line = self.line()?;
+        let status = line
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3))
+            .and_then(|code| code.parse().ok())
+            .ok_or_else(|| malformed(&line))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                return Ok(Head { status, headers });
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| malformed(&line))?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+
+    /// The whole body that follows `head`.
+    pub(crate) fn body(&mut self, head: &Head, method: &str) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        match head.framing(method) {
+            Framing::None => {}
+            Framing::Length(length) => {
+                body.resize(length, 0);
+                self.stream.read_exact(&mut body)?;
+            }
+            Framing::Chunked => {
+                while let Some(mut chunk) = self.chunk()? {
+                    body.append(&mut chunk);
+                }
+            }
+        }
+        Ok(body)
+    }
+
+    /// The next chunk of a chunked body, or none at its proper end.
+    pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line = self.line()?;
+        let size = usize::from_str_radix(line.split(';').next().unwrap_or_default(), 16)
+            .map_err(|_| malformed(&line))?;
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk)?;
+        self.line()?;
+        Ok((size > 0).then_some(chunk))
+    }
+
+    /// Whether the server has closed the connection, once it does.
+    pub fn ends(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.truncate(line.trim_end().len());
+        Ok(line)
+    }
+}
+
+impl Head {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn framing(&self, method: &str) -> Framing {
+        if method == "HEAD" || matches!(self.status, 204 | 304) {
+            return Framing::None;
+        }
+        match self.header("content-length").and_then(|length| length.parse().ok()) {
+            Some(length) => Framing::Length(length),
+            None if self.header("transfer-encoding") == Some("chunked") => Framing::Chunked,
+            None => Framing::None,
+        }
+    }
+
+    pub(crate) fn keeps_open(&self) -> bool {
+        !self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+}
+
+fn malformed(line: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not HTTP: {line:?}"))
+}

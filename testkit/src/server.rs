@@ -1,0 +1,272 @@
+//! A `corten server` as a child process.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use corten_pki::{Credentials, parse_kubeconfig};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::binary::corten_binary;
+use crate::client::{Client, Identity};
+use crate::http::DEADLINE;
+
+/// What a server says when it is ready.
+const READY: &str = "Try:";
+
+/// Where a server keeps its data; removed when the last handle is dropped.
+#[derive(Clone)]
+pub struct DataDirectory(Arc<TempDir>);
+
+/// A running server that has said it is ready.
+pub struct Server {
+    child: Child,
+    messages: Messages,
+    directory: DataDirectory,
+    arguments: Vec<OsString>,
+    credentials: Credentials,
+    client: Client,
+}
+
+/// A server that ended instead of becoming ready.
+#[derive(Debug)]
+pub struct StartFailure {
+    /// How it ended; none if it hung and was killed.
+    pub status: Option<ExitStatus>,
+    /// What it printed.
+    pub messages: String,
+}
+
+/// What a server prints, as it does.
+struct Messages {
+    text: Arc<Mutex<String>>,
+    events: Receiver<Event>,
+}
+
+enum Event {
+    Ready,
+    End,
+}
+
+impl DataDirectory {
+    /// An empty one.
+    pub fn new() -> DataDirectory {
+        DataDirectory(Arc::new(TempDir::with_prefix("corten-test-").expect("a temporary directory")))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Default for DataDirectory {
+    fn default() -> Self {
+        DataDirectory::new()
+    }
+}
+
+impl fmt::Display for StartFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "the server ended ({status}) before it was ready:\n{}", self.messages),
+            None => write!(f, "the server was not ready in time:\n{}", self.messages),
+        }
+    }
+}
+
+impl Server {
+    /// A new, empty cluster.
+    #[track_caller]
+    pub fn start() -> Server {
+        Server::start_with(&[])
+    }
+
+    /// A new, empty cluster with more arguments.
+    #[track_caller]
+    pub fn start_with(arguments: &[&str]) -> Server {
+        match Server::try_start(&DataDirectory::new(), arguments) {
+            Ok(server) => server,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+
+    /// A cluster on a data directory, which may hold one already.
+    pub fn try_start(directory: &DataDirectory, arguments: &[&str]) -> Result<Server, StartFailure> {
+        let arguments = arguments.iter().map(OsString::from).collect();
+        Server::spawn(directory.clone(), arguments)
+    }
+
+    fn spawn(directory: DataDirectory, arguments: Vec<OsString>) -> Result<Server, StartFailure> {
+        let kubeconfig = kubeconfig(&directory);
+        let mut child = Command::new(corten_binary())
+            .arg("server")
+            .arg("--data-dir")
+            .arg(directory.path())
+            .args(["--bind-address", "127.0.0.1", "--secure-port", "0"])
+            .args(&arguments)
+            .env("CORTEN_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server's process starts");
+        let messages = Messages::follow(child.stderr.take().expect("stderr is piped"));
+        match messages.events.recv_timeout(DEADLINE) {
+            Ok(Event::Ready) => {}
+            Ok(Event::End) => {
+                let status = child.wait().ok();
+                return Err(StartFailure { status, messages: messages.text() });
+            }
+            Err(_) => {
+                end(&mut child);
+                return Err(StartFailure { status: None, messages: messages.text() });
+            }
+        }
+        let text = std::fs::read_to_string(&kubeconfig).expect("a ready server has written its kubeconfig");
+        let credentials = parse_kubeconfig(&text).expect("the kubeconfig is a good one");
+        let client = Client::new(&credentials).expect("the kubeconfig's certificates are good");
+        Ok(Server { child, messages, directory, arguments, credentials, client })
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A client that shows something else than the administrator's certificate.
+    pub fn client_as(&self, identity: Identity<'_>) -> Client {
+        Client::with_identity(&self.credentials, identity).expect("the identity's certificates are good")
+    }
+
+    /// `https://host:port`.
+    pub fn url(&self) -> &str {
+        &self.credentials.server
+    }
+
+    /// What the administrator's kubeconfig says.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        kubeconfig(&self.directory)
+    }
+
+    /// Where it keeps its data.
+    pub fn directory(&self) -> &DataDirectory {
+        &self.directory
+    }
+
+    /// What it has printed so far.
+    pub fn messages(&self) -> String {
+        self.messages.text()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it without warning.
+    pub fn kill_9(&mut self) {
+        end(&mut self.child);
+    }
+
+    /// Ends it without warning if it still runs, and starts it again on the same data.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        end(&mut self.child);
+        match Server::spawn(self.directory.clone(), self.arguments.clone()) {
+            Ok(server) => *self = server,
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+
+    /// Asks it to stop.
+    pub fn signal_terminate(&self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // The child is reaped by this handle only, so its id still belongs to it.
+        kill_process(id.expect("a child has an id"), Signal::TERM).expect("a child can be signalled");
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let limit = Instant::now() + DEADLINE;
+        loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            match self.messages.events.recv_timeout(left) {
+                Ok(Event::Ready) => {}
+                Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => {
+                    return self.child.wait().expect("a child can be waited for");
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the server did not stop in time:\n{}", self.messages())
+                }
+            }
+        }
+    }
+
+    /// Asks it to stop and waits until it has.
+    #[track_caller]
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal_terminate();
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+        if std::thread::panicking() {
+            eprintln!("the server's messages:\n{}", self.messages());
+        }
+    }
+}
+
+impl Messages {
+    fn follow(stderr: impl Read + Send + 'static) -> Messages {
+        let text = Arc::new(Mutex::new(String::new()));
+        let (sender, events) = channel();
+        let shared = text.clone();
+        std::thread::spawn(move || copy(stderr, &shared, &sender));
+        Messages { text, events }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn copy(stderr: impl Read, text: &Mutex<String>, events: &Sender<Event>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        let ready = line.starts_with(READY);
+        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&line);
+        text.push('\n');
+        drop(text);
+        if ready {
+            // Nobody may be listening any more; the text is still kept.
+            let _ = events.send(Event::Ready);
+        }
+    }
+    let _ = events.send(Event::End);
+}
+
+fn kubeconfig(directory: &DataDirectory) -> PathBuf {
+    directory.path().join("admin.kubeconfig")
+}
+
+fn end(child: &mut Child) {
+    // Both fail only if it has ended and been waited for already.
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,179 @@
+//! Other people's programs, as tests run them: kubectl, Python.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::http::DEADLINE;
+use crate::server::Server;
+
+/// A program pointed at a server.
+pub struct Tool {
+    program: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed on stdout.
+    pub stdout: String,
+    /// What it printed on stderr.
+    pub stderr: String,
+    asked: String,
+}
+
+/// A program that goes on running; ended when dropped.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    asked: String,
+}
+
+impl Tool {
+    /// `program` with the administrator's kubeconfig and a home of its own.
+    pub fn new(program: impl Into<PathBuf>, server: &Server) -> Tool {
+        let home = server.directory().path().join("home");
+        std::fs::create_dir_all(&home).expect("a home for tools");
+        Tool { program: program.into(), environment: Vec::new() }
+            .env("KUBECONFIG", server.kubeconfig())
+            .env("HOME", home)
+    }
+
+    /// Sets a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Tool {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs it to its end.
+    #[track_caller]
+    pub fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Output {
+        self.run_with_input(arguments, "")
+    }
+
+    /// Runs it to its end with text on its stdin.
+    #[track_caller]
+    pub fn run_with_input<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Output {
+        let asked = self.asked(arguments);
+        let mut child = self.spawn(arguments, Stdio::piped());
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        let input = input.to_owned();
+        // A program may end without reading its input; that is its own business.
+        let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+        let stdout = drain(child.stdout.take().expect("stdout is piped"));
+        let stderr = drain(child.stderr.take().expect("stderr is piped"));
+        // Both pipes end when the program does.
+        let (Ok(stdout), Ok(stderr)) = (stdout.recv_timeout(DEADLINE), stderr.recv_timeout(DEADLINE)) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{asked}: did not end in time");
+        };
+        let status = child.wait().expect("a child can be waited for");
+        let _ = writer.join();
+        Output { status, stdout, stderr, asked }
+    }
+
+    /// Starts it and leaves it running.
+    #[track_caller]
+    pub fn start<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Running {
+        let mut child = self.spawn(arguments, Stdio::null());
+        let stdout = child.stdout.take().expect("stdout is piped");
+        drain(child.stderr.take().expect("stderr is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Running { child, lines, asked: self.asked(arguments) }
+    }
+
+    #[track_caller]
+    fn spawn<A: AsRef<OsStr>>(&self, arguments: &[A], stdin: Stdio) -> Child {
+        Command::new(&self.program)
+            .args(arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.asked(arguments)))
+    }
+
+    fn asked<A: AsRef<OsStr>>(&self, arguments: &[A]) -> String {
+        let mut asked = self.program.display().to_string();
+        for argument in arguments {
+            asked.push(' ');
+            asked.push_str(&argument.as_ref().to_string_lossy());
+        }
+        asked
+    }
+}
+
+impl Output {
+    /// What it printed, if it ended well.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        self.exited(0)
+    }
+
+    /// What it printed, if it ended with a code.
+    #[track_caller]
+    pub fn exited(self, code: i32) -> String {
+        assert!(
+            self.status.code() == Some(code),
+            "{}: {}\nstdout:\n{}\nstderr:\n{}",
+            self.asked,
+            self.status,
+            self.stdout,
+            self.stderr
+        );
+        self.stdout
+    }
+}
+
+impl Running {
+    /// The next line it prints.
+    #[track_caller]
+    pub fn line(&self) -> String {
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => line,
+            Err(error) => panic!("{}: no further line: {error}", self.asked),
+        }
+    }
+
+    /// Waits until it has ended by itself, its output being read.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        while let Ok(line) = self.lines.recv_timeout(DEADLINE) {
+            drop(line);
+        }
+        match self.child.try_wait() {
+            Ok(Some(status)) => status,
+            // Its output has ended, so it is about to.
+            _ => self.child.wait().expect("a child can be waited for"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        sender.send(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    receiver
+}

@@ -1,0 +1,152 @@
+//! Dependencies point down: a crate sees only crates of lower layers.
+//!
+//! The table is the house of `docs/architecture.md`. A crate that is not in it has no place yet and fails
+//! the check; so does a dependency on a crate of the same layer.
+
+use std::fmt::Write;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::process::repository;
+
+/// Crates by layer, lowest first.
+const LAYERS: [&[&str]; 6] = [
+    &["corten-base", "corten-sys"],
+    &[
+        "corten-api",
+        "corten-descriptions",
+        "corten-store",
+        "corten-pki",
+        "corten-cel",
+        "corten-container",
+        "corten-net",
+    ],
+    &["corten-registry", "corten-client"],
+    &["corten-apiserver", "corten-reconcile"],
+    &[
+        "corten-bench",
+        "corten-controllers",
+        "corten-scheduler",
+        "corten-kubelet",
+        "corten-proxy",
+        "corten-dns",
+        "corten-kubectl",
+    ],
+    &["corten"],
+];
+
+/// Outside the house: tests and tools, which may see everything but are seen only by each other.
+const OUTSIDE: [&str; 3] = ["corten-testkit", "corten-e2e", "xtask"];
+
+/// Layer 4 speaks Kubernetes: it never sees the server's insides.
+const INSIDES: [&str; 2] = ["corten-apiserver", "corten-store"];
+const SPEAKERS: usize = 4;
+
+pub(crate) fn check() -> anyhow::Result<()> {
+    let found = violations(&packages()?);
+    ensure!(found.is_empty(), "dependencies must point down:\n{found}");
+    Ok(())
+}
+
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+struct Dependency {
+    name: String,
+    for_tests: bool,
+}
+
+fn violations(packages: &[Package]) -> String {
+    let mut found = String::new();
+    let mut say = |line: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(found, "  {line}");
+    };
+    for package in packages.iter().filter(|package| !OUTSIDE.contains(&package.name.as_str())) {
+        let Some(layer) = layer_of(&package.name) else {
+            say(format!("{} is in no layer: give it one in {}", package.name, file!()));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let name = dependency.name.as_str();
+            let Some(below) = layer_of(name) else {
+                if OUTSIDE.contains(&name) && !dependency.for_tests {
+                    say(format!("{} needs {name}, which is for tests", package.name));
+                }
+                continue;
+            };
+            if below >= layer {
+                say(format!("{} (layer {layer}) needs {name} (layer {below})", package.name));
+            } else if layer == SPEAKERS && INSIDES.contains(&name) && !dependency.for_tests {
+                say(format!("{} speaks Kubernetes and must not see {name}", package.name));
+            }
+        }
+    }
+    found
+}
+
+fn layer_of(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&name))
+}
+
+fn packages() -> anyhow::Result<Vec<Package>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(repository())
+        .output()
+        .context("starting cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    Ok(packages.iter().map(package).collect())
+}
+
+fn package(value: &Value) -> Package {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let dependencies = value["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
+    Package {
+        name: text(&value["name"]),
+        dependencies: dependencies
+            .iter()
+            .map(|d| Dependency { name: text(&d["name"]), for_tests: d["kind"] == "dev" })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(package: &str, dependency: &str, for_tests: bool, expected: &str) {
+        let dependencies = vec![Dependency { name: dependency.to_owned(), for_tests }];
+        let found = violations(&[Package { name: package.to_owned(), dependencies }]);
+        assert!(
+            if expected.is_empty() { found.is_empty() } else { found.contains(expected) },
+            "{package} → {dependency}: {found:?}"
+        );
+    }
+
+    #[test]
+    fn dependencies_point_down() {
+        check("corten-apiserver", "corten-api", false, "");
+        check("corten-apiserver", "hyper", false, "");
+        check("corten", "corten-apiserver", false, "");
+        check("corten-api", "corten-apiserver", false, "layer 1) needs corten-apiserver (layer 3");
+        check("corten-api", "corten-store", false, "layer 1) needs corten-store (layer 1");
+        check("corten-api", "corten-store", true, "layer 1) needs corten-store (layer 1");
+        check("corten-scheduler", "corten-store", false, "must not see corten-store");
+        check("corten-scheduler", "corten-kubelet", false, "layer 4) needs corten-kubelet");
+        check("corten-api", "corten-testkit", false, "is for tests");
+        check("corten-api", "corten-testkit", true, "");
+        check("corten-e2e", "corten", false, "");
+        check("corten-novelty", "corten-base", false, "is in no layer");
+    }
+}
