@@ -182,6 +182,7 @@ impl PatchBody {
         if self.kind == PatchKind::Apply {
             let mut new = apply_configuration(call, subresource, Some(live), &self.tree, force)?;
             decode::conform_whole(&mut new, call.expected(), &mut Vec::new())?;
+            call.default(&mut new);
             return Ok((new, decode::judge(strict, validation, call.expected())?));
         }
         let mut new = live.clone();
@@ -200,6 +201,7 @@ impl PatchBody {
             }
         }
         decode::conform_whole(&mut new, call.expected(), &mut strict)?;
+        call.default(&mut new);
         let map = new.make_object();
         map.insert("kind", call.served.kind());
         map.insert("apiVersion", call.served.api_version.as_str());
@@ -223,6 +225,7 @@ impl PatchBody {
         }
         let mut object = apply_configuration(call, "", None, &applied, false)?;
         decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
+        call.default(&mut object);
         let validation = FieldValidation::parse(&call.query)?;
         let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);

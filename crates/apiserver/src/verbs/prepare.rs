@@ -40,7 +40,9 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
         Some(cache) if !call.served.is_stored_form => {
             let (kind, served) = (cache.form.kind, &call.served.api_version);
             convert::convert(kind, served, &cache.form.api_version, value)
-                .map_err(|e| Status::bad_request(e.to_string()))
+                .map_err(|e| Status::bad_request(e.to_string()))?;
+            (cache.form.rules.default)(value);
+            Ok(())
         }
         _ => Ok(()),
     }

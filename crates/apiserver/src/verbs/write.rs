@@ -59,6 +59,7 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
+    call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
     own_changes(call, "", None, &mut object);
     let stored = create_object(call, object, dry_run).await?;
@@ -119,6 +120,7 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
+    call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
     prepare::agree_on_name(call, &mut object)?;
     let cache = list::cache(call)?.clone();
