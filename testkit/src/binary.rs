@@ -48,10 +48,6 @@ fn build() -> PathBuf {
         .current_dir(repository())
         .output()
         .expect("cargo starts");
-    assert!(
-        output.status.success(),
-        "corten cannot be built:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "corten cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
     directory.join("corten")
 }

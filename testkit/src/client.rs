@@ -136,7 +136,12 @@ impl Response {
         match serde_json::from_slice(&self.body) {
             Ok(value) => value,
             Err(error) => {
-                panic!("{}: {} with a body that is not JSON ({error}): {}", self.asked, self.status, self.text())
+                panic!(
+                    "{}: {} with a body that is not JSON ({error}): {}",
+                    self.asked,
+                    self.status,
+                    self.text()
+                )
             }
         }
     }
@@ -343,8 +348,7 @@ fn tls(ca_pem: &str, identity: Identity<'_>) -> anyhow::Result<Arc<ClientConfig>
     Ok(Arc::new(match identity {
         Identity::Anonymous => config.with_no_client_auth(),
         Identity::Certificate { cert_pem, key_pem } => {
-            let chain =
-                CertificateDer::pem_slice_iter(cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+            let chain = CertificateDer::pem_slice_iter(cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
             config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?)?
         }
     }))

@@ -269,7 +269,12 @@ fn status_of(served: &Served) -> Option<Value> {
         }
         "Ingress" => json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
         "VolumeAttachment" => json!({"attached": true}),
-        "APIService" | "Service" | "ServiceCIDR" | "ValidatingAdmissionPolicy" | "DeviceTaintRule" | "PodGroup" => {
+        "APIService"
+        | "Service"
+        | "ServiceCIDR"
+        | "ValidatingAdmissionPolicy"
+        | "DeviceTaintRule"
+        | "PodGroup" => {
             json!({"conditions": [condition()]})
         }
         "CustomResourceDefinition" => json!({"conditions": [condition()], "storedVersions": ["v1"]}),

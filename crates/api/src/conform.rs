@@ -126,7 +126,7 @@ impl<'s> Walk<'s, '_> {
                 (_, kind) => zero(kind, field.pointer),
             };
             let Some(mut added) = added else { continue };
-            if let Kind::Struct(inner) = &field.kind {
+            if let (Kind::Struct(inner), false) = (&field.kind, added.is_null()) {
                 self.path.push(Step::Key(field.name.clone()));
                 let made = self.object(&mut added, inner);
                 self.path.pop();

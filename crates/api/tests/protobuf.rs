@@ -12,23 +12,25 @@ const FIXTURES: &str = include_str!("fixtures/protobuf.tsv");
 fn fixtures() -> impl Iterator<Item = (&'static str, Value, Vec<u8>)> {
     FIXTURES.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let mut columns = line.split('\t');
-        let mut next = || columns.next().unwrap();
-        (next(), json::parse(next().as_bytes()).unwrap(), unhex(next()))
+        let mut next = || columns.next().expect("three columns");
+        (next(), json::parse(next().as_bytes()).expect("a fixture is JSON"), unhex(next()))
     })
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("hex")).collect()
 }
 
 fn conformed(mut value: Value, schema: &Struct) -> Value {
-    conform(&mut value, schema, Extent::Whole, &mut Vec::new()).unwrap();
+    conform(&mut value, schema, Extent::Whole, &mut Vec::new()).expect("it conforms");
     value
 }
 
 fn schema_of(value: &Value) -> schema::StructRef {
-    let (group, version) = resources::split_api_version(value.str_at(&["apiVersion"]).unwrap());
-    resources::schema_of(group, version, value.str_at(&["kind"]).unwrap()).unwrap()
+    let (group, version) =
+        resources::split_api_version(value.str_at(&["apiVersion"]).expect("an apiVersion"));
+    let kind = value.str_at(&["kind"]).expect("a kind");
+    resources::schema_of(group, version, kind).expect("a built-in type")
 }
 
 #[test]

@@ -8,14 +8,14 @@ use corten_api::{Value, json, schema, value};
 #[track_caller]
 fn reads(text: &str, expected: &str) {
     let mut duplicates = Vec::new();
-    let read = yaml::to_value(text.as_bytes(), &mut duplicates).unwrap();
+    let read = yaml::to_value(text.as_bytes(), &mut duplicates).expect(text);
     assert_eq!(json::write_to_string(&read), expected, "{text}");
     assert_eq!(duplicates, []);
 }
 
 #[track_caller]
 fn fails(text: &str, message: &str) {
-    let error = yaml::to_value(text.as_bytes(), &mut Vec::new()).unwrap_err();
+    let error = yaml::to_value(text.as_bytes(), &mut Vec::new()).expect_err(text);
     assert_eq!(error.to_string(), message, "{text}");
 }
 

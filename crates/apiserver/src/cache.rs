@@ -2,8 +2,8 @@
 //!
 //! The store calls `apply` before it acknowledges a write, so that what was acknowledged is already here:
 //! reads from the cache are linearizable. Events are kept in a bounded ring that every watcher reads at its
-//! own pace; a watcher the ring has overtaken is cut off, never waited for. Older events come from the
-//! store's history.
+//! own pace; a watcher the ring has overtaken is never waited for. Older events come from the store's
+//! history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;

@@ -43,6 +43,13 @@ impl Call {
         }
     }
 
+    /// Fills in what the type's own defaults cannot say. Other served versions get theirs when converted.
+    pub(crate) fn default(&self, object: &mut Value) {
+        if self.served.is_stored_form {
+            (self.served.rules.default)(object);
+        }
+    }
+
     pub(crate) fn wanted(&self) -> Result<Wanted, Status> {
         negotiate::wanted(&self.headers, self.query.get("pretty"), false)
     }

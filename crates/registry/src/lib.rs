@@ -6,6 +6,7 @@
 //!
 //! Never in here: I/O, other objects, the clock. What a function needs of the request is handed to it.
 
+mod defaults;
 mod duration;
 mod prepare;
 mod rules;

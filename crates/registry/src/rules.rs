@@ -12,7 +12,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Str, Value};
 use jiff::Timestamp;
 
-use crate::{prepare, table};
+use crate::{defaults, prepare, table};
 
 /// Object members from the root down: `["metadata", "labels"]`.
 pub type Path = &'static [&'static str];
@@ -34,6 +34,9 @@ pub struct Rules {
     pub storage_prefix: &'static str,
     pub name: NameRule,
     pub generation: Generation,
+    /// Fills in what was left out, in a whole tree that conforms to its type. Idempotent, and cheap where
+    /// there is nothing to do.
+    pub default: fn(&mut Value),
     /// Makes a new object ready for validation. Its name, uid and creation time are set already.
     pub prepare_create: fn(&mut Value, &Request<'_>),
     /// Makes the new state (first) ready, given the old one: what this endpoint may not change is put back.
@@ -78,6 +81,7 @@ impl Rules {
         storage_prefix: "",
         name: NameRule::DnsSubdomain,
         generation: Generation::NONE,
+        default: defaults::nothing,
         prepare_create: prepare::nothing_on_create,
         prepare_update: prepare::nothing_on_update,
         prepare_subresource: prepare::nothing_on_subresource,

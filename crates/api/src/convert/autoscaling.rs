@@ -135,7 +135,7 @@ pub(super) fn v2_to_v1(hpa: &mut Value) {
 pub(super) fn v1_to_v2(hpa: &mut Value) {
     let cpu = hpa.remove(&["spec", "targetCPUUtilizationPercentage"]);
     let current = hpa.remove(&["status", "currentCPUUtilizationPercentage"]);
-    let mut metrics: Vec<Value> = annotation(hpa, METRICS).iter().flatten().map(|m| spec_to_v2(m)).collect();
+    let mut metrics: Vec<Value> = annotation(hpa, METRICS).iter().flatten().map(spec_to_v2).collect();
     metrics.extend(cpu.map(|utilization| cpu_metric("target", utilization)));
     if metrics.is_empty() {
         // What the controller once assumed without saying.

@@ -223,7 +223,7 @@ fn value(
         }
         Shape::Double => {
             expect(wire, FIXED64, name)?;
-            return Ok(number(f64::from_bits(reader.fixed64()?)));
+            return number(f64::from_bits(reader.fixed64()?), name);
         }
         _ => expect(wire, BYTES, name)?,
     }
@@ -254,14 +254,14 @@ fn value(
     })
 }
 
-/// A whole double is an integer in JSON.
-fn number(double: f64) -> Value {
-    let whole = double as i64;
-    if whole as f64 == double && whole.unsigned_abs() < 1 << 53 {
-        Value::Int(whole)
-    } else {
-        Value::Float(double)
+/// A whole double is an integer in JSON, and what is not a number has no place there.
+fn number(double: f64, name: &Str) -> Result<Value, DecodeError> {
+    if !double.is_finite() {
+        return Err(DecodeError::NotFinite { field: name.clone() });
     }
+    let whole = double as i64;
+    let exact = double == double.trunc() && double.abs() < 9.2e18;
+    Ok(if exact { Value::Int(whole) } else { Value::Float(double) })
 }
 
 fn text(bytes: &[u8]) -> Str {

@@ -41,6 +41,8 @@ pub enum DecodeError {
         #[source]
         source: ParseError,
     },
+    #[error("field {field} holds what JSON has no number for")]
+    NotFinite { field: Str },
     #[error("field {field} holds a time out of range")]
     Time { field: Str },
     #[error("field {field} holds a schema that cannot be read")]

@@ -6,7 +6,7 @@
 use corten_api::status::{Details, ErrorList};
 use corten_api::{Status, Value, json, managed, meta, patch, time, yaml};
 
-use super::write::{RACE_RETRIES, context, create_object, own_changes, replace};
+use super::write::{Current, RACE_RETRIES, context, create_object, own_changes, replace};
 use super::{list, prepare};
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
@@ -48,7 +48,7 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
     let change = PatchBody::read(call, kind, validation)?;
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
-        let Some(current) = cache.get(&call.at.namespace, &call.at.name) else {
+        let Some(current) = Current::read(call, &cache) else {
             if kind != PatchKind::Apply || !subresource.is_empty() {
                 return Err(call.not_found());
             }
@@ -56,11 +56,11 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
             let stored = create_object(call, object, dry_run).await?;
             return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
         };
-        let live = respond::served_tree(&call.served, &current.json)?;
+        let live = current.live(&call.served)?;
         let (mut new, warnings) = change.apply(call, subresource, &live, force, validation)?;
         let asked = meta::resource_version(&new).to_owned();
         let pinned = change.pins_revision();
-        if pinned && asked != current.revision.to_string() {
+        if pinned && asked != current.object.revision.to_string() {
             return Err(call.stale());
         }
         if !meta::uid(&new).is_empty() && meta::uid(&new) != meta::uid(&live) {
@@ -73,7 +73,7 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
         }
         prepare::agree_on_name(call, &mut new)?;
         prepare::agree_on_namespace(call, &mut new)?;
-        meta::set_text(&mut new, "resourceVersion", &current.revision.to_string());
+        meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
             Some(stored) => {
                 call.warnings.extend(warnings);
@@ -182,6 +182,7 @@ impl PatchBody {
         if self.kind == PatchKind::Apply {
             let mut new = apply_configuration(call, subresource, Some(live), &self.tree, force)?;
             decode::conform_whole(&mut new, call.expected(), &mut Vec::new())?;
+            call.default(&mut new);
             return Ok((new, decode::judge(strict, validation, call.expected())?));
         }
         let mut new = live.clone();
@@ -200,6 +201,7 @@ impl PatchBody {
             }
         }
         decode::conform_whole(&mut new, call.expected(), &mut strict)?;
+        call.default(&mut new);
         let map = new.make_object();
         map.insert("kind", call.served.kind());
         map.insert("apiVersion", call.served.api_version.as_str());
@@ -223,6 +225,7 @@ impl PatchBody {
         }
         let mut object = apply_configuration(call, "", None, &applied, false)?;
         decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
+        call.default(&mut object);
         let validation = FieldValidation::parse(&call.query)?;
         let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);

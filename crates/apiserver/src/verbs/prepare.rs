@@ -40,7 +40,9 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
         Some(cache) if !call.served.is_stored_form => {
             let (kind, served) = (cache.form.kind, &call.served.api_version);
             convert::convert(kind, served, &cache.form.api_version, value)
-                .map_err(|e| Status::bad_request(e.to_string()))
+                .map_err(|e| Status::bad_request(e.to_string()))?;
+            (cache.form.rules.default)(value);
+            Ok(())
         }
         _ => Ok(()),
     }
@@ -90,9 +92,8 @@ pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> 
     let user = call.user_info();
     rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    let metadata = object.get("metadata").cloned().unwrap_or_default();
     names::validate_object_meta(
-        &metadata,
+        object.get("metadata").unwrap_or(&Value::Null),
         call.served.resource.namespaced,
         rules.name,
         "metadata",
@@ -122,16 +123,11 @@ pub(super) fn for_update(
     let user = call.user_info();
     rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    let (new_meta, old_meta) = (object.get("metadata").cloned().unwrap_or_default(), old.get("metadata"));
-    let old_meta = old_meta.unwrap_or(&Value::Null);
-    names::validate_object_meta(
-        &new_meta,
-        call.served.resource.namespaced,
-        names::NameRule::Any,
-        "metadata",
-        &mut errors,
-    );
-    names::validate_object_meta_update(&new_meta, old_meta, "metadata", &mut errors);
+    let new_meta = object.get("metadata").unwrap_or(&Value::Null);
+    let old_meta = old.get("metadata").unwrap_or(&Value::Null);
+    let (namespaced, any) = (call.served.resource.namespaced, names::NameRule::Any);
+    names::validate_object_meta(new_meta, namespaced, any, "metadata", &mut errors);
+    names::validate_object_meta_update(new_meta, old_meta, "metadata", &mut errors);
     (rules.validate_update)(object, old, &mut errors);
     accept(call, object, &errors)
 }

@@ -5,11 +5,11 @@ use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
+use super::write::Current;
 use super::{delete, list, patch as patch_verb, write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate;
-use crate::object::Object;
 use crate::respond::{self, Answer};
 
 const RACE_RETRIES: usize = 16;
@@ -37,8 +37,8 @@ pub(crate) async fn call(
     }
 }
 
-fn current(call: &Call) -> Result<std::sync::Arc<Object>, Status> {
-    list::cache(call)?.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())
+fn current(call: &Call) -> Result<Current, Status> {
+    Current::read(call, list::cache(call)?).ok_or_else(|| call.not_found())
 }
 
 fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
@@ -46,7 +46,7 @@ fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
 }
 
 fn get_scale(call: &Call) -> Result<Answer, Status> {
-    let scale = scale_of(call, &current(call)?.tree())?;
+    let scale = scale_of(call, &current(call)?.tree)?;
     Ok(respond::tree(200, &scale, call.wanted()?))
 }
 
@@ -56,18 +56,18 @@ async fn change_scale(call: &mut Call, verb: &str) -> Result<Answer, Status> {
     let expected = Expected { schema: &schema, kind: "Scale", api_version: "autoscaling/v1" };
     let (validation, dry_run) = (FieldValidation::parse(&call.query)?, call.dry_run()?);
     for _ in 0..RACE_RETRIES {
-        let object = current(call)?;
-        let tree = object.tree();
+        let current = current(call)?;
+        let tree = &current.tree;
         let mut scale = match verb {
             "update" => {
                 let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
                 call.warnings = decoded.warnings;
                 decoded.object
             }
-            _ => patched_scale(call, &tree, expected)?,
+            _ => patched_scale(call, tree, expected)?,
         };
         let asked = meta::resource_version(&scale).to_owned();
-        if !asked.is_empty() && asked != object.revision.to_string() {
+        if !asked.is_empty() && asked != current.object.revision.to_string() {
             return Err(call.stale());
         }
         let rules = call.served.rules.scale.ok_or_else(Status::unknown_path)?;
@@ -81,7 +81,7 @@ async fn change_scale(call: &mut Call, verb: &str) -> Result<Answer, Status> {
         new.set(rules.spec_replicas, replicas);
         let cache = list::cache(call)?.clone();
         // The scale is the object's spec: it goes through the object's own door.
-        if let Some(text) = write::replace_owned(call, "scale", &cache, &object, new, dry_run).await? {
+        if let Some(text) = write::replace_scaled(call, &cache, &current, new, dry_run).await? {
             let scale = scale_of(call, &json::parse(&text).map_err(Status::internal)?)?;
             return Ok(respond::tree(200, &scale, call.wanted()?));
         }
@@ -143,8 +143,8 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         return Err(Status::invalid("", "Binding", &call.at.name, &errors));
     }
     for _ in 0..RACE_RETRIES {
-        let object = current(call)?;
-        let mut pod = object.tree();
+        let current = current(call)?;
+        let mut pod = current.tree.clone();
         check_bindable(call, &pod, &binding, &node)?;
         pod.set(&["spec", "nodeName"], node.as_str());
         if let Some(annotations) = binding.at(&["metadata", "annotations"]) {
@@ -154,7 +154,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         }
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
         let cache = list::cache(call)?.clone();
-        if dry_run || write::replace_owned(call, "binding", &cache, &object, pod, false).await?.is_some() {
+        if dry_run || write::replace_owned(call, "binding", &cache, &current, pod, false).await?.is_some() {
             return Ok(respond::tree(201, &status::success(None), wanted));
         }
     }
@@ -214,7 +214,7 @@ async fn evict(call: &mut Call) -> Result<Answer, Status> {
     if !name.is_empty() && name != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let pod = current(call)?.tree();
+    let pod = current(call)?.tree;
     let finished = matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
     let pending = pod.str_at(&["status", "phase"]) == Some("Pending");
     if !(finished || pending || meta::is_deleting(&pod)) {

@@ -1,7 +1,7 @@
 //! `watch`: a stream of changes from a revision on.
 //!
 //! A watcher is a cursor into its cache's ring; it costs no queue and holds nobody up. One the ring has
-//! overtaken is ended, and its client resumes from the last revision it saw, out of the store's history.
+//! overtaken goes on from the store's history, and is refused once that is compacted too.
 //! Watchers who want the stored form in JSON all send the same bytes.
 
 use std::collections::VecDeque;

@@ -4,6 +4,7 @@
 //! the current state. A client that named a resourceVersion hears of the conflict; for one that did not the
 //! whole computation is repeated on the newer state.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use super::{list, prepare};
 use crate::admission;
 use crate::cache::Cache;
 use crate::call::Call;
+use crate::catalog::Served;
 use crate::decode::{self, FieldValidation};
 use crate::object::{Object, Projection, Written};
 use crate::respond::{self, Answer};
@@ -24,6 +26,31 @@ pub(super) const RACE_RETRIES: usize = 16;
 /// How often a generated name is drawn anew.
 const NAME_RETRIES: usize = 8;
 
+/// An object as it was read: what a change starts from and must not find replaced.
+pub(crate) struct Current {
+    pub(crate) object: Arc<Object>,
+    /// In the stored form.
+    pub(crate) tree: Value,
+}
+
+impl Current {
+    /// The object a request is about, if there is one.
+    pub(crate) fn read(call: &Call, cache: &Cache) -> Option<Current> {
+        let object = cache.get(&call.at.namespace, &call.at.name)?;
+        Some(Current { tree: object.tree(), object })
+    }
+
+    /// The tree in the version it is served in.
+    pub(crate) fn live(&self, served: &Served) -> Result<Cow<'_, Value>, Status> {
+        if served.is_stored_form {
+            return Ok(Cow::Borrowed(&self.tree));
+        }
+        let mut tree = self.tree.clone();
+        respond::to_served(served, &mut tree)?;
+        Ok(Cow::Owned(tree))
+    }
+}
+
 pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
     let dry_run = call.dry_run()?;
@@ -32,6 +59,7 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
+    call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
     own_changes(call, "", None, &mut object);
     let stored = create_object(call, object, dry_run).await?;
@@ -53,7 +81,8 @@ pub(super) async fn create_object(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let mut candidate = object.clone();
+        // Only a generated name can need a second try.
+        let mut candidate = if prefix.is_empty() { std::mem::take(&mut object) } else { object.clone() };
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
@@ -91,12 +120,13 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
+    call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
     prepare::agree_on_name(call, &mut object)?;
     let cache = list::cache(call)?.clone();
     let asked = meta::resource_version(&object).to_owned();
     for _ in 0..RACE_RETRIES {
-        let Some(current) = cache.get(&call.at.namespace, &call.at.name) else {
+        let Some(current) = Current::read(call, &cache) else {
             if subresource.is_empty() && call.served.rules.create_on_update && asked.is_empty() {
                 own_changes(call, "", None, &mut object);
                 let stored = create_object(call, object, dry_run).await?;
@@ -105,12 +135,11 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             return Err(call.not_found());
         };
         check_preconditions(call, &object, &current, &asked)?;
-        let mut new = object.clone();
+        let mut new = if asked.is_empty() { object.clone() } else { std::mem::take(&mut object) };
         if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
-            meta::set_text(&mut new, "resourceVersion", &current.revision.to_string());
+            meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         }
-        let live = respond::served_tree(&call.served, &current.json)?;
-        own_changes(call, subresource, Some(&live), &mut new);
+        own_changes(call, subresource, Some(&*current.live(&call.served)?), &mut new);
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
             Some(stored) => return respond::object(200, &call.served, &stored, wanted, &call.table_query()?),
             None if asked.is_empty() => {}
@@ -121,11 +150,10 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
 }
 
 /// An update is about the object its uid and resourceVersion name, if it names them.
-fn check_preconditions(call: &Call, object: &Value, current: &Object, asked: &str) -> Result<(), Status> {
+fn check_preconditions(call: &Call, object: &Value, current: &Current, asked: &str) -> Result<(), Status> {
     let uid = meta::uid(object);
     if !uid.is_empty() {
-        let tree = current.tree();
-        let found = meta::uid(&tree);
+        let found = meta::uid(&current.tree);
         if uid != found {
             let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
             return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
@@ -141,7 +169,7 @@ fn check_preconditions(call: &Call, object: &Value, current: &Object, asked: &st
             );
             Status::invalid(call.served.group(), call.served.kind(), &call.at.name, &errors)
         })?;
-        if asked != current.revision.to_string() {
+        if asked != current.object.revision.to_string() {
             return Err(call.stale());
         }
     }
@@ -154,42 +182,42 @@ pub(crate) async fn replace(
     call: &mut Call,
     subresource: &str,
     cache: &Arc<Cache>,
-    current: &Object,
+    current: &Current,
     mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
     prepare::to_stored(call, &mut new)?;
-    prepare::for_update(call, subresource, &mut new, &current.tree())?;
+    prepare::for_update(call, subresource, &mut new, &current.tree)?;
     replace_stored(call, cache, current, new, dry_run).await
 }
 
 async fn replace_stored(
     call: &mut Call,
     cache: &Arc<Cache>,
-    current: &Object,
+    current: &Current,
     mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    let old = current.tree();
-    managed::keep_times(&old, &mut new);
-    meta::set_text(&mut new, "resourceVersion", meta::resource_version(&old));
+    let (object, old) = (&current.object, &current.tree);
+    managed::keep_times(old, &mut new);
+    meta::set_text(&mut new, "resourceVersion", meta::resource_version(old));
     if let Some(map) = new.as_object_mut() {
         map.insert("kind", cache.form.kind);
         map.insert("apiVersion", cache.form.api_version.as_str());
     }
-    if new == old {
-        return Ok(Some(current.json.clone()));
+    if new == *old {
+        return Ok(Some(object.json.clone()));
     }
     if dry_run {
         return Ok(Some(without_revision(cache, &new)));
     }
-    let expect = Expect::ModRevision(current.revision);
+    let expect = Expect::ModRevision(object.revision);
     let outcome = if is_finished(call, &new) {
         // Nothing holds the object back any more: this update is its end.
-        let removed = remove(call, current).await;
-        removed.map(|()| Some(without_revision_at(cache, &new, current.revision)))
+        let removed = remove(call, object).await;
+        removed.map(|()| Some(without_revision_at(cache, &new, object.revision)))
     } else {
-        put(call, cache, current.key.clone(), expect, &new).await.map(|entry| Some(entry.value.clone()))
+        put(call, cache, object.key.clone(), expect, &new).await.map(|entry| Some(entry.value.clone()))
     };
     match outcome {
         Ok(stored) => Ok(stored),
@@ -204,11 +232,24 @@ pub(crate) async fn replace_owned(
     call: &mut Call,
     subresource: &str,
     cache: &Arc<Cache>,
-    current: &Object,
+    current: &Current,
     mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    own_changes(call, subresource, Some(&current.tree()), &mut new);
+    own_changes(call, subresource, Some(&current.tree), &mut new);
+    replace_stored(call, cache, current, new, dry_run).await
+}
+
+/// `replace` for a new number of replicas: the object's own spec, changed through its `scale`.
+pub(crate) async fn replace_scaled(
+    call: &mut Call,
+    cache: &Arc<Cache>,
+    current: &Current,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Option<Bytes>, Status> {
+    own_changes(call, "scale", Some(&current.tree), &mut new);
+    prepare::for_update(call, "", &mut new, &current.tree)?;
     replace_stored(call, cache, current, new, dry_run).await
 }
 

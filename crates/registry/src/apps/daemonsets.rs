@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_absent, fill_zero, made, pod_template, text_of};
 use crate::prepare::{copy, drop_status, keep_status, resets_spec_or_status, same, status_keeps_spec};
 use crate::rules::{Generation, Request, RowContext, Rules};
 use crate::selector::{labels, selector_cell};
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "daemonsets",
     storage_prefix: "daemonsets",
     generation: Generation::SPEC,
+    default,
     prepare_create,
     prepare_update,
     prepare_subresource,
@@ -49,6 +51,20 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         selector_cell(object.at(&["spec", "selector"])),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "revisionHistoryLimit", 10);
+    let strategy = made(spec, "updateStrategy");
+    fill_zero(strategy, "type", "RollingUpdate");
+    if text_of(strategy, "type") == "RollingUpdate" {
+        let rolling = made(strategy, "rollingUpdate");
+        fill_absent(rolling, "maxUnavailable", 1);
+        fill_absent(rolling, "maxSurge", 0);
+    }
+    pod_template(spec);
 }
 
 /// Where the count of template changes is kept since it is no longer a field.

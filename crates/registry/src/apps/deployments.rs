@@ -3,6 +3,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_absent, fill_zero, made, pod_template, text_of};
 use crate::prepare::{copy, drop_status, keep_status, status_keeps_spec};
 use crate::rules::{Generation, Path, Request, RowContext, Rules, Scale};
 use crate::selector::label_selector;
@@ -13,6 +14,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "deployments",
     storage_prefix: "deployments",
     generation: Generation { initial: 1, counts: &[&["spec"], &["metadata", "annotations"]] },
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource,
@@ -50,6 +52,22 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         selector.unwrap_or_else(|| "<invalid>".to_owned()),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "replicas", 1);
+    fill_absent(spec, "revisionHistoryLimit", 10);
+    fill_absent(spec, "progressDeadlineSeconds", 600);
+    let strategy = made(spec, "strategy");
+    fill_zero(strategy, "type", "RollingUpdate");
+    if text_of(strategy, "type") == "RollingUpdate" {
+        let rolling = made(strategy, "rollingUpdate");
+        fill_absent(rolling, "maxUnavailable", "25%");
+        fill_absent(rolling, "maxSurge", "25%");
+    }
+    pod_template(spec);
 }
 
 fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Request<'_>) {

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_absent, made, pod_template};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, RowContext, Rules, Scale};
 use crate::selector::{label_selector, selector_cell};
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "replicasets",
     storage_prefix: "replicasets",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -47,4 +49,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         selector_cell(object.at(&["spec", "selector"])),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "replicas", 1);
+    pod_template(spec);
 }

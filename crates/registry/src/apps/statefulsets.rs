@@ -1,8 +1,10 @@
 //! Stateful sets: pods with names and volumes of their own. The name becomes part of host names, hence a
 //! DNS label.
 
-use corten_api::Value;
+use corten_api::{Map, Value};
 
+use crate::core::persistentvolumeclaims::default_claim;
+use crate::defaults::{child, fill_absent, fill_zero, is_zero, items, made, pod_template, text_of};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, NameRule, RowContext, Rules, Scale};
 use crate::selector::label_selector;
@@ -14,6 +16,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "statefulsets",
     name: NameRule::DnsLabel,
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -39,4 +42,38 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     let (ready, desired) =
         (int_at(object, &["status", "readyReplicas"]), int_at(object, &["spec", "replicas"]));
     cells![name(object), format!("{ready}/{desired}"), age(object, context), names, images]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_zero(spec, "podManagementPolicy", "OrderedReady");
+    fill_absent(spec, "replicas", 1);
+    fill_absent(spec, "revisionHistoryLimit", 10);
+    update_strategy(made(spec, "updateStrategy"));
+    let retention = made(spec, "persistentVolumeClaimRetentionPolicy");
+    fill_zero(retention, "whenDeleted", "Retain");
+    fill_zero(retention, "whenScaled", "Retain");
+    pod_template(spec);
+    for claim in items(spec, "volumeClaimTemplates") {
+        // A claim says what it is, also as part of something else.
+        fill_zero(claim, "apiVersion", "v1");
+        fill_zero(claim, "kind", "PersistentVolumeClaim");
+        default_claim(claim);
+    }
+}
+
+/// Parameters of rolling updates are not made up for a set that asks for such updates without them.
+fn update_strategy(strategy: &mut Map) {
+    if is_zero(strategy, "type") {
+        strategy.insert("type", "RollingUpdate");
+        made(strategy, "rollingUpdate");
+    }
+    if text_of(strategy, "type") != "RollingUpdate" {
+        return;
+    }
+    if let Some(rolling) = child(strategy, "rollingUpdate") {
+        fill_absent(rolling, "partition", 0);
+        fill_absent(rolling, "maxUnavailable", 1);
+    }
 }

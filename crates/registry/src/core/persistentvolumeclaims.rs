@@ -1,9 +1,10 @@
 //! Persistent volume claims: storage asked for. What a claim starts from is said in two fields, an older
 //! and a newer one, that are kept alike.
 
-use corten_api::Value;
+use corten_api::{Map, Value};
 
 use crate::core::persistentvolumes::{access_modes, storage_class};
+use crate::defaults::{fill_absent, fill_zero, made, resource_list, resources};
 use crate::prepare::{copy, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Request, RowContext, Rules};
 use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at, text, time_at};
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumeclaims",
     storage_prefix: "persistentvolumeclaims",
+    default,
     prepare_create,
     prepare_update,
     prepare_subresource: status_keeps_spec,
@@ -56,6 +58,24 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         age(object, context),
         object.str_at(&["spec", "volumeMode"]).unwrap_or(UNSET),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    default_claim(object);
+}
+
+pub(crate) fn default_claim(claim: &mut Map) {
+    default_spec(made(claim, "spec"));
+    let status = made(claim, "status");
+    fill_zero(status, "phase", "Pending");
+    resource_list(status, "capacity");
+    resource_list(status, "allocatedResources");
+}
+
+pub(crate) fn default_spec(spec: &mut Map) {
+    fill_absent(spec, "volumeMode", "Filesystem");
+    resources(spec);
 }
 
 fn prepare_create(object: &mut Value, _: &Request<'_>) {

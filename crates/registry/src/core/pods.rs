@@ -1,5 +1,6 @@
 //! Pods. What a pod's row says is in `print`, what happens to one on its way in is in `prepare`.
 
+mod defaults;
 mod prepare;
 mod print;
 mod qos;
@@ -14,6 +15,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "pods",
     storage_prefix: "pods",
     generation: Generation::SPEC,
+    default: defaults::pod,
     prepare_create: prepare::create,
     prepare_update: prepare::update,
     prepare_subresource: prepare::subresource,

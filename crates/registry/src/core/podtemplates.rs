@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::pod_template;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::selector::labels;
 use crate::table::{NAME, cells, containers, name, text};
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "podtemplates",
     storage_prefix: "podtemplates",
     generation: Generation { initial: 1, counts: &[&["template"]] },
+    default,
     delete_returns_object: true,
     columns: &[
         NAME,
@@ -25,4 +27,9 @@ pub(crate) const RULES: Rules = Rules {
 fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
     let [names, images] = containers(object, &["template", "spec", "containers"]);
     cells![name(object), names, images, labels(object.at(&["template", "metadata", "labels"]))]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    pod_template(object);
 }

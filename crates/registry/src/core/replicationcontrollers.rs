@@ -1,7 +1,8 @@
 //! Replication controllers: replica sets with a plain selector. Deleting one leaves its pods, unless asked.
 
-use corten_api::{Str, Value};
+use corten_api::{Map, Str, Value};
 
+use crate::defaults::{child, is_zero, made, pod_spec};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{GarbageCollection, Generation, RowContext, Rules, Scale, Selectable};
 use crate::selector::{label_set, labels};
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "replicationcontrollers",
     storage_prefix: "controllers",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -52,4 +54,26 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         labels(object.at(&["spec", "selector"])),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    labels_of_template(object);
+    if let Some(template) = child(made(object, "spec"), "template") {
+        pod_spec(made(template, "spec"));
+    }
+}
+
+/// A controller without labels or selector has those of its template.
+fn labels_of_template(object: &mut Map) {
+    let spec = made(object, "spec");
+    let template = spec.get("template").and_then(|template| template.at(&["metadata", "labels"]));
+    let Some(labels @ Value::Object(_)) = template.cloned() else { return };
+    if is_zero(spec, "selector") {
+        spec.insert("selector", labels.clone());
+    }
+    let metadata = made(object, "metadata");
+    if is_zero(metadata, "labels") {
+        metadata.insert("labels", labels);
+    }
 }

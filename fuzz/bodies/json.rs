@@ -1,0 +1,12 @@
+//! JSON as a pod: parsing, writing, conforming. What was written reads back the same.
+
+use crate::conformed::conformed_twice;
+use corten_api::json;
+
+pub(crate) fn check(data: &[u8]) {
+    let Ok(mut value) = json::parse_reporting(data, Some(&mut Vec::new())) else { return };
+    let written = json::write_to_string(&value);
+    let again = json::parse(written.as_bytes()).expect("what was written is read");
+    assert_eq!(json::write_to_string(&again), written);
+    conformed_twice(&mut value, "core/v1", "Pod");
+}
