@@ -230,6 +230,7 @@ fn body_of_devices(served: &Served) -> Option<Value> {
         "EvictionRequest" => json!({"spec": {
             "intent": "Evict", "requester": "example.com/requester", "target": {"pod": {"name": "p", "uid": UID}},
         }}),
+        "Eviction" => json!({"spec": {"target": {"pod": {"name": "p", "uid": UID}}}}),
         "StorageVersion" => json!({"spec": {}}),
         _ => return None,
     })
@@ -252,7 +253,10 @@ fn match_constraints() -> Value {
 fn status_of(served: &Served) -> Option<Value> {
     Some(match served.kind.as_str() {
         "Namespace" => json!({"phase": "Active", "conditions": [condition()]}),
-        "Node" => json!({"conditions": [{"type": "Ready", "status": "True"}]}),
+        "Node" => json!({"phase": "Running", "conditions": [{
+            "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }]}),
         "PersistentVolumeClaim" => json!({"phase": "Bound"}),
         "PersistentVolume" => json!({"phase": "Available"}),
         "Pod" => json!({"phase": "Running"}),
