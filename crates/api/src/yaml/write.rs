@@ -58,7 +58,7 @@ impl Emitter {
 
     /// Starts a line, unless one has just been started, and indents it.
     fn line(&mut self, indent: usize) {
-        if self.column > indent || self.column > 0 {
+        if self.column > 0 {
             self.put('\n');
         }
         while self.column < indent {
