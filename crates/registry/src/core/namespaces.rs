@@ -2,6 +2,7 @@
 
 use corten_api::{Value, value};
 
+use crate::defaults::{fill_zero, made};
 use crate::prepare::copy;
 use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "namespaces",
     storage_prefix: "namespaces",
     name: NameRule::DnsLabel,
+    default,
     prepare_create,
     prepare_update,
     prepare_subresource,
@@ -25,6 +27,23 @@ pub(crate) const RULES: Rules = Rules {
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["status", "phase"]), age(object, context)]
 }
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(made(object, "status"), "phase", "Active");
+    let metadata = made(object, "metadata");
+    // A generated name comes later, and its label with it.
+    let Some(name) = metadata.get("name").filter(|name| name.as_str().is_some_and(|n| !n.is_empty())) else {
+        return;
+    };
+    if metadata.get("labels").and_then(|labels| labels.get(NAME_LABEL)) != Some(name) {
+        let name = name.clone();
+        made(metadata, "labels").insert(NAME_LABEL, name);
+    }
+}
+
+/// Every namespace can be selected by its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// A new namespace is active and has the finalizer that empties it before it goes.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
