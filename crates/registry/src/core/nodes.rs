@@ -71,13 +71,15 @@ fn default(object: &mut Value) {
 
 /// The first of several ranges is also said alone; where both are said and differ, the single one counts.
 fn pod_ranges(spec: &mut Map) {
-    let single = spec.get("podCIDR").filter(|range| range.as_str().is_some_and(|r| !r.is_empty()));
+    let said = |range: &&Value| range.as_str().is_some_and(|range| !range.is_empty());
     let first = spec.get("podCIDRs").and_then(Value::as_array).and_then(<[Value]>::first);
-    match (single.cloned(), first.cloned()) {
-        (None, Some(first)) => {
+    match (spec.get("podCIDR").filter(said), first) {
+        (None, Some(first)) if said(&first) => {
+            let first = first.clone();
             spec.insert("podCIDR", first);
         }
-        (Some(single), first) if Some(&single) != first.as_ref() => {
+        (Some(single), first) if Some(single) != first => {
+            let single = single.clone();
             spec.insert("podCIDRs", vec![single]);
         }
         _ => {}
