@@ -3,7 +3,7 @@
 
 use corten_api::{Map, Value, value};
 
-use crate::defaults::{child, is_absent, is_zero, made, service_reference, text_of};
+use crate::defaults::{child, is_absent, is_zero, made, service_reference};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, Request, Rules};
 
@@ -36,15 +36,14 @@ fn default(object: &mut Value) {
 }
 
 fn names(names: &mut Map) {
-    let kind = text_of(names, "kind");
-    let singular = if is_zero(names, "singular") { kind.to_lowercase() } else { String::new() };
-    let list =
-        if is_zero(names, "listKind") && !kind.is_empty() { format!("{kind}List") } else { String::new() };
-    if !singular.is_empty() {
-        names.insert("singular", singular);
+    let Some(Value::String(kind)) = names.get("kind").filter(|_| !is_zero(names, "kind")).cloned() else {
+        return;
+    };
+    if is_zero(names, "singular") {
+        names.insert("singular", kind.to_lowercase());
     }
-    if !list.is_empty() {
-        names.insert("listKind", list);
+    if is_zero(names, "listKind") {
+        names.insert("listKind", format!("{kind}List"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Namespaces. They stay, terminating, until `spec.finalizers` is empty.
 
-use corten_api::{Value, value};
+use corten_api::{Map, Value, value};
 
 use crate::defaults::{fill_zero, made};
 use crate::prepare::copy;
@@ -31,8 +31,12 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     fill_zero(made(object, "status"), "phase", "Active");
+    label_with_name(object);
+}
+
+/// Every namespace can be selected by its name. One whose name is to be generated waits for it.
+fn label_with_name(object: &mut Map) {
     let metadata = made(object, "metadata");
-    // A generated name comes later, and its label with it.
     let Some(name) = metadata.get("name").filter(|name| name.as_str().is_some_and(|n| !n.is_empty())) else {
         return;
     };
@@ -42,9 +46,6 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Every namespace can be selected by its name.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-
 /// A new namespace is active and has the finalizer that empties it before it goes.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
     object.set(&["status"], value!({"phase": "Active"}));
@@ -53,6 +54,9 @@ fn prepare_create(object: &mut Value, _: &Request<'_>) {
         let mut finalizers = kept.to_vec();
         finalizers.push(Value::from(FINALIZER));
         object.set(&["spec", "finalizers"], finalizers);
+    }
+    if let Some(object) = object.as_object_mut() {
+        label_with_name(object);
     }
 }
 
@@ -77,6 +81,7 @@ fn reset_fields(sub: &str) -> &'static [Path] {
 }
 
 const FINALIZER: &str = "kubernetes";
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 #[cfg(test)]
 mod tests {
@@ -90,6 +95,7 @@ mod tests {
         RULES.prepare_for_create(&mut old, &request);
         assert_eq!(old.at(&["spec", "finalizers"]), Some(&value!(["x", "kubernetes"])));
         assert_eq!(old.str_at(&["status", "phase"]), Some("Active"));
+        assert_eq!(old.str_at(&["metadata", "labels", NAME_LABEL]), Some("n"));
 
         let sent = value!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Terminating"}});
         let after = |sub: &str| {
