@@ -29,6 +29,7 @@ pub struct Server {
     child: Child,
     messages: Messages,
     directory: DataDirectory,
+    kubeconfig: PathBuf,
     arguments: Vec<OsString>,
     credentials: Credentials,
     client: Client,
@@ -100,11 +101,23 @@ impl Server {
     /// A cluster on a data directory, which may hold one already.
     pub fn try_start(directory: &DataDirectory, arguments: &[&str]) -> Result<Server, StartFailure> {
         let arguments = arguments.iter().map(OsString::from).collect();
-        Server::spawn(directory.clone(), arguments)
+        Server::spawn(directory.clone(), directory.path().join("admin.kubeconfig"), arguments)
     }
 
-    fn spawn(directory: DataDirectory, arguments: Vec<OsString>) -> Result<Server, StartFailure> {
-        let kubeconfig = kubeconfig(&directory);
+    /// A cluster that writes its kubeconfig elsewhere than into its data directory.
+    pub fn try_start_with_kubeconfig(
+        directory: &DataDirectory,
+        kubeconfig: &Path,
+    ) -> Result<Server, StartFailure> {
+        let arguments = vec!["--write-kubeconfig".into(), kubeconfig.into()];
+        Server::spawn(directory.clone(), kubeconfig.to_owned(), arguments)
+    }
+
+    fn spawn(
+        directory: DataDirectory,
+        kubeconfig: PathBuf,
+        arguments: Vec<OsString>,
+    ) -> Result<Server, StartFailure> {
         let mut child = Command::new(corten_binary())
             .arg("server")
             .arg("--data-dir")
@@ -132,7 +145,7 @@ impl Server {
         let text = std::fs::read_to_string(&kubeconfig).expect("a ready server has written its kubeconfig");
         let credentials = parse_kubeconfig(&text).expect("the kubeconfig is a good one");
         let client = Client::new(&credentials).expect("the kubeconfig's certificates are good");
-        Ok(Server { child, messages, directory, arguments, credentials, client })
+        Ok(Server { child, messages, directory, kubeconfig, arguments, credentials, client })
     }
 
     /// The administrator's client.
@@ -156,8 +169,8 @@ impl Server {
     }
 
     /// The administrator's kubeconfig.
-    pub fn kubeconfig(&self) -> PathBuf {
-        kubeconfig(&self.directory)
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// Where it keeps its data.
@@ -184,7 +197,7 @@ impl Server {
     #[track_caller]
     pub fn restart(&mut self) {
         end(&mut self.child);
-        match Server::spawn(self.directory.clone(), self.arguments.clone()) {
+        match Server::spawn(self.directory.clone(), self.kubeconfig.clone(), self.arguments.clone()) {
             Ok(server) => *self = server,
             Err(failure) => panic!("{failure}"),
         }
@@ -259,10 +272,6 @@ fn copy(stderr: impl Read, text: &Mutex<String>, events: &Sender<Event>) {
         }
     }
     let _ = events.send(Event::End);
-}
-
-fn kubeconfig(directory: &DataDirectory) -> PathBuf {
-    directory.path().join("admin.kubeconfig")
 }
 
 fn end(child: &mut Child) {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -42,6 +42,11 @@ impl Tool {
         Tool { program: program.into(), environment: Vec::new() }
             .env("KUBECONFIG", server.kubeconfig())
             .env("HOME", home)
+    }
+
+    /// What is run.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Sets a variable in its environment.

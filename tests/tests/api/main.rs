@@ -1,0 +1,9 @@
+//! The API as any HTTP client sees it: every kind, every format, bad input, access, and the process itself.
+
+mod access;
+mod bad_input;
+mod every_kind;
+mod formats;
+mod process;
+mod reads;
+mod writes;

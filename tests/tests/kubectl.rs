@@ -1,0 +1,302 @@
+//! kubectl, unchanged: every version that is found.
+//!
+//! `KUBECTLS` names them, separated by colons; otherwise it is the one on `PATH` and those installed beside it.
+//! A machine without any fails here: `cargo xtask prepare` installs one.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use corten_e2e::{sample, served};
+use corten_testkit::{Server, Tool};
+use serde_json::{Value, json};
+
+/// A version of kubectl, pointed at a server of its own.
+struct Kubectl {
+    tool: Tool,
+    server: Server,
+    minor: u32,
+}
+
+impl Kubectl {
+    #[track_caller]
+    fn ok(&self, command: &str) -> String {
+        self.tool.run(&words(command)).ok()
+    }
+
+    #[track_caller]
+    fn exits(&self, code: i32, command: &str) -> String {
+        self.tool.run(&words(command)).exited(code)
+    }
+
+    #[track_caller]
+    fn fails(&self, command: &str) -> String {
+        let output = self.tool.run(&words(command));
+        assert!(!output.status.success(), "kubectl {command} went well:\n{}", output.stdout);
+        output.stderr
+    }
+
+    #[track_caller]
+    fn with_input(&self, command: &str, input: &str) -> String {
+        self.tool.run_with_input(&words(command), input).ok()
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.server.directory().path().join(name);
+        fs::write(&path, text).expect("a file for kubectl");
+        path
+    }
+}
+
+fn words(command: &str) -> Vec<&str> {
+    command.split_whitespace().collect()
+}
+
+/// Runs a test with every kubectl there is, each with a server of its own.
+#[track_caller]
+fn with_each(test: fn(&Kubectl)) {
+    let found = kubectls();
+    assert!(!found.is_empty(), "there is no kubectl; run `cargo xtask prepare`");
+    for program in found {
+        let server = Server::start();
+        let tool = Tool::new(&program, &server);
+        let version: Value = serde_json::from_str(&tool.run(&["version", "--client", "-o", "json"]).ok())
+            .expect("kubectl says its version in JSON");
+        let minor = version["clientVersion"]["minor"].as_str().unwrap_or_default();
+        let minor = minor.trim_end_matches(|c: char| !c.is_ascii_digit()).parse();
+        eprintln!("{}: {}", program.display(), version["clientVersion"]["gitVersion"]);
+        test(&Kubectl { tool, server, minor: minor.expect("kubectl has a minor version") });
+    }
+}
+
+fn kubectls() -> Vec<PathBuf> {
+    if let Some(named) = env::var_os("KUBECTLS") {
+        return env::split_paths(&named).collect();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let Some(first) = env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file()) else {
+        return Vec::new();
+    };
+    let mut found = versions_beside(&first);
+    if found.is_empty() {
+        found.push(first);
+    }
+    found
+}
+
+/// Installations of several versions name them `kubectl.1.30` and so on, and `kubectl` chooses among them.
+fn versions_beside(kubectl: &Path) -> Vec<PathBuf> {
+    let real = fs::canonicalize(kubectl).unwrap_or_else(|_| kubectl.to_owned());
+    let entries = real.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let mut found: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kubectl.1.")))
+        .collect();
+    found.sort();
+    found
+}
+
+const DEPLOYMENT: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  labels: {app: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: registry.example/image:1
+        ports: [{containerPort: 80}]
+";
+
+#[test]
+fn objects_are_created_read_changed_and_deleted() {
+    with_each(|kubectl| {
+        assert_eq!(kubectl.with_input("create -f -", DEPLOYMENT), "deployment.apps/web created\n");
+        let again = kubectl.tool.run_with_input(&["create", "-f", "-"], DEPLOYMENT);
+        assert!(again.stderr.contains("AlreadyExists"), "{again:?}");
+        reads(kubectl);
+        changes(kubectl);
+        assert_eq!(kubectl.ok("delete deployment web"), "deployment.apps \"web\" deleted\n");
+        assert!(kubectl.fails("get deployment web").contains("NotFound"));
+        assert_eq!(kubectl.ok("delete deployment web --ignore-not-found"), "");
+    });
+}
+
+fn reads(kubectl: &Kubectl) {
+    let table = kubectl.ok("get deployments");
+    let mut lines = table.lines().map(words);
+    assert_eq!(lines.next().unwrap(), ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    assert_eq!(lines.next().unwrap()[..2], ["web", "0/2"]);
+    let wide = kubectl.ok("get deploy web -o wide --show-labels");
+    assert!(wide.contains("registry.example/image:1") && wide.contains("app=web"), "{wide}");
+    assert_eq!(kubectl.ok("get deploy -o name"), "deployment.apps/web\n");
+    assert_eq!(kubectl.ok("get deploy web -o jsonpath={.spec.replicas}"), "2");
+    assert_eq!(kubectl.ok("get deploy -A -l app=web -o custom-columns=N:.metadata.name --no-headers"), "web\n");
+    assert_eq!(kubectl.ok("get deploy -l app!=web -o name"), "");
+    assert_eq!(kubectl.ok("get deploy --field-selector metadata.name=web -o name"), "deployment.apps/web\n");
+    assert!(kubectl.ok("get deploy web -o yaml").contains("\n  replicas: 2\n"));
+    let described = kubectl.ok("describe deployment web");
+    assert!(described.contains("registry.example/image:1") && described.contains("2 desired"), "{described}");
+    assert!(kubectl.ok("get all").contains("deployment.apps/web"));
+}
+
+fn changes(kubectl: &Kubectl) {
+    let field = |path: &str| kubectl.ok(&format!("get deploy web -o jsonpath={path}"));
+    kubectl.ok("label deployment web tier=front");
+    assert!(kubectl.fails("label deployment web tier=back").contains("already has a value"));
+    kubectl.ok("label deployment web tier=back --overwrite");
+    assert_eq!(field("{.metadata.labels.tier}"), "back");
+    kubectl.ok("label deployment web tier-");
+    kubectl.ok("annotate deployment web note=here");
+    assert_eq!(field("{.metadata.labels.tier}{.metadata.annotations.note}"), "here");
+
+    kubectl.ok(r#"patch deployment web -p {"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"1"}]}]}}}}"#);
+    assert_eq!(field("{.spec.template.spec.containers[0].image}"), "registry.example/image:1");
+    kubectl.ok(r#"patch deployment web --type=merge -p {"spec":{"paused":true}}"#);
+    kubectl.ok(r#"patch deployment web --type=json -p [{"op":"replace","path":"/spec/replicas","value":4}]"#);
+    assert_eq!(field("{.spec.paused}{.spec.replicas}"), "true4");
+    kubectl.ok("scale deployment web --replicas=6");
+    assert_eq!(field("{.spec.replicas}"), "6");
+    kubectl.ok("set image deployment/web main=registry.example/image:2");
+    assert_eq!(field("{.spec.template.spec.containers[0].image}"), "registry.example/image:2");
+
+    let file = kubectl.file("replace.yaml", DEPLOYMENT);
+    kubectl.ok(&format!("replace -f {}", file.display()));
+    assert_eq!(field("{.spec.replicas}{.spec.paused}"), "2");
+    edit(kubectl);
+    assert_eq!(field("{.spec.replicas}"), "9");
+}
+
+fn edit(kubectl: &Kubectl) {
+    let editor = kubectl.file("editor", "#!/bin/sh\nexec sed -i 's/replicas: 2/replicas: 9/' \"$1\"\n");
+    fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("an editor that runs");
+    let tool = Tool::new(kubectl.tool.program(), &kubectl.server).env("KUBE_EDITOR", editor);
+    assert_eq!(tool.run(&["edit", "deployment", "web"]).ok(), "deployment.apps/web edited\n");
+}
+
+#[test]
+fn manifests_are_applied_by_the_client() {
+    with_each(|kubectl| {
+        let file = kubectl.file("web.yaml", DEPLOYMENT);
+        let on_file = |command: &str| format!("{command} -f {}", file.display());
+        assert!(kubectl.exits(1, &on_file("diff")).contains("+  name: web"));
+        assert_eq!(kubectl.ok(&on_file("apply")), "deployment.apps/web created\n");
+        assert_eq!(kubectl.ok(&on_file("diff")), "");
+        assert_eq!(kubectl.ok(&on_file("apply")), "deployment.apps/web unchanged\n");
+        kubectl.file("web.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"));
+        let difference = kubectl.exits(1, &on_file("diff"));
+        assert!(difference.contains("-  replicas: 2") && difference.contains("+  replicas: 3"), "{difference}");
+        assert_eq!(kubectl.ok(&on_file("apply")), "deployment.apps/web configured\n");
+        kubectl.file("web.yaml", &DEPLOYMENT.replace("        ports: [{containerPort: 80}]\n", ""));
+        kubectl.ok(&on_file("apply"));
+        assert_eq!(kubectl.ok("get deploy web -o jsonpath={.spec.template.spec.containers[0].ports}"), "");
+        assert!(kubectl.ok("apply view-last-applied deployment web").contains("replicas: 2"));
+        let dry = kubectl.ok(&on_file("apply --dry-run=server"));
+        assert_eq!(dry, "deployment.apps/web unchanged (server dry run)\n");
+        kubectl.file("web.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 2\n  colour: red"));
+        assert!(kubectl.fails(&on_file("apply")).contains("colour"));
+    });
+}
+
+#[test]
+fn manifests_are_applied_by_the_server() {
+    with_each(|kubectl| {
+        let file = kubectl.file("web.yaml", DEPLOYMENT);
+        let apply = format!("apply --server-side -f {}", file.display());
+        assert_eq!(kubectl.ok(&apply), "deployment.apps/web serverside-applied\n");
+        kubectl.ok(r#"patch deployment web --type=merge -p {"spec":{"replicas":5}}"#);
+        let refusal = kubectl.fails(&apply);
+        assert!(refusal.contains("conflict with \"kubectl-patch\"") && refusal.contains(".spec.replicas"), "{refusal}");
+        kubectl.ok(&format!("{apply} --force-conflicts"));
+        assert_eq!(kubectl.ok("get deploy web -o jsonpath={.spec.replicas}"), "2");
+        assert_eq!(kubectl.ok(&format!("diff --server-side -f {}", file.display())), "");
+    });
+}
+
+#[test]
+fn a_cluster_explains_itself() {
+    with_each(|kubectl| {
+        let resources = kubectl.ok("api-resources");
+        for kind in ["Pod", "Deployment", "CustomResourceDefinition", "EndpointSlice", "FlowSchema"] {
+            assert!(resources.lines().any(|line| words(line).last() == Some(&kind)), "{kind}: {resources}");
+        }
+        assert_eq!(words(kubectl.ok("api-resources --api-group=batch -o name").trim()), ["cronjobs.batch", "jobs.batch"]);
+        assert!(kubectl.ok("api-versions").lines().any(|line| line == "apps/v1"));
+        let container = kubectl.ok("explain pod.spec.containers");
+        assert!(container.contains("imagePullPolicy") && container.contains("VERSION:"), "{container}");
+        assert!(kubectl.ok("explain deployment --recursive").contains("matchLabels"));
+        assert!(kubectl.ok("version -o json").contains("\"serverVersion\""));
+        assert!(kubectl.ok("cluster-info").contains(kubectl.server.url()));
+        assert_eq!(kubectl.ok("config current-context"), "corten\n");
+        assert!(kubectl.ok("config view --minify").contains(kubectl.server.url()));
+        assert_eq!(kubectl.ok("auth can-i create pods"), "yes\n");
+        assert!(kubectl.ok("get --raw /healthz").contains("ok"));
+        assert!(kubectl.ok("get namespaces").contains("kube-system"));
+        if kubectl.minor >= 28 {
+            assert!(kubectl.ok("auth whoami").contains("system:masters"));
+        }
+    });
+}
+
+#[test]
+fn objects_are_waited_for_and_watched() {
+    with_each(|kubectl| {
+        let watch = kubectl.tool.start(&["get", "configmaps", "-w", "--no-headers", "-l", "watched=yes"]);
+        kubectl.ok("create configmap seen --from-literal=a=b");
+        kubectl.ok("label configmap seen watched=yes");
+        assert_eq!(words(&watch.line())[..2], ["seen", "1"]);
+        kubectl.ok(r#"patch configmap seen --type=merge -p {"data":{"c":"d"}}"#);
+        assert_eq!(words(&watch.line())[..2], ["seen", "2"]);
+
+        kubectl.with_input("create -f -", DEPLOYMENT);
+        let mut waiting = kubectl.tool.start(&["wait", "--for=condition=Available", "deployment/web", "--timeout=50s"]);
+        let status = json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}});
+        let path = "/apis/apps/v1/namespaces/default/deployments/web/status";
+        kubectl.server.client().patch(path, "merge", &status).expect(200);
+        assert!(waiting.wait().success());
+        let mut waiting = kubectl.tool.start(&["wait", "--for=delete", "configmap/seen", "--timeout=50s"]);
+        kubectl.ok("delete configmap seen");
+        assert!(waiting.wait().success());
+        if kubectl.minor >= 23 {
+            kubectl.ok("wait --for=jsonpath={.spec.replicas}=2 deployment/web --timeout=50s");
+        }
+    });
+}
+
+#[test]
+fn every_kind_is_at_home() {
+    with_each(|kubectl| {
+        let kinds = served(kubectl.server.client());
+        let mut items = Vec::new();
+        for kind in kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.kind != "Namespace") {
+            let sample = sample(kind, "every").unwrap_or_else(|| panic!("{kind:?} has no manifest"));
+            // Two versions of one object would be one object twice.
+            if !items.iter().any(|item: &Value| item["kind"] == sample.object["kind"]) {
+                items.push(sample.object);
+            }
+        }
+        assert!(items.len() > 50);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        let file = kubectl.file("every.json", &list);
+        let on_file = |command: &str| format!("{command} -f {}", file.display());
+        assert_eq!(kubectl.ok(&on_file("create")).lines().count(), items.len());
+        assert_eq!(kubectl.ok(&on_file("get -o name")).lines().count(), items.len());
+        kubectl.ok(&on_file("get"));
+        let described = kubectl.ok(&on_file("describe"));
+        assert!(described.matches("\nNamespace:").count() > 10, "{described}");
+        kubectl.ok(&on_file("label note=here"));
+        kubectl.ok(&on_file("annotate note=here"));
+        assert_eq!(kubectl.ok(&on_file("apply --server-side --force-conflicts")).lines().count(), items.len());
+        kubectl.ok(&on_file("replace"));
+        assert_eq!(kubectl.ok(&on_file("delete --wait=false")).lines().count(), items.len());
+    });
+}
