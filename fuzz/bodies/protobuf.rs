@@ -1,7 +1,7 @@
 //! A message as several types: reading, conforming, writing. What was written reads back the same.
 
 use crate::conformed::conformed_twice;
-use corten_api::{protobuf, schema};
+use corten_api::{json, protobuf, schema};
 
 const TYPES: &[(&str, &str)] = &[
     ("core/v1", "Pod"),
@@ -23,6 +23,7 @@ pub(crate) fn check(data: &[u8]) {
         protobuf::encode(&schema, &value, &mut written).expect("what conforms is written");
         let mut read = protobuf::decode(&schema, &written).expect("what was written is read");
         conformed_twice(&mut read, package, name);
-        assert_eq!(read, value);
+        // As JSON: there a whole float and an integer are the same.
+        assert_eq!(json::write_to_string(&read), json::write_to_string(&value));
     }
 }

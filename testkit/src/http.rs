@@ -111,7 +111,6 @@ impl Connection {
             Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
         }
     }
-
 }
 
 impl Head {

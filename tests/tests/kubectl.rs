@@ -75,7 +75,9 @@ fn kubectls() -> Vec<PathBuf> {
         return env::split_paths(&named).collect();
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let Some(first) = env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file()) else {
+    let Some(first) =
+        env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file())
+    else {
         return Vec::new();
     };
     let mut found = versions_beside(&first);
@@ -140,7 +142,10 @@ fn reads(kubectl: &Kubectl) {
     assert!(wide.contains("registry.example/image:1") && wide.contains("app=web"), "{wide}");
     assert_eq!(kubectl.ok("get deploy -o name"), "deployment.apps/web\n");
     assert_eq!(kubectl.ok("get deploy web -o jsonpath={.spec.replicas}"), "2");
-    assert_eq!(kubectl.ok("get deploy -A -l app=web -o custom-columns=N:.metadata.name --no-headers"), "web\n");
+    assert_eq!(
+        kubectl.ok("get deploy -A -l app=web -o custom-columns=N:.metadata.name --no-headers"),
+        "web\n"
+    );
     assert_eq!(kubectl.ok("get deploy -l app!=web -o name"), "");
     assert_eq!(kubectl.ok("get deploy --field-selector metadata.name=web -o name"), "deployment.apps/web\n");
     assert!(kubectl.ok("get deploy web -o yaml").contains("\n  replicas: 2\n"));
@@ -194,7 +199,10 @@ fn manifests_are_applied_by_the_client() {
         assert_eq!(kubectl.ok(&on_file("apply")), "deployment.apps/web unchanged\n");
         kubectl.file("web.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"));
         let difference = kubectl.exits(1, &on_file("diff"));
-        assert!(difference.contains("-  replicas: 2") && difference.contains("+  replicas: 3"), "{difference}");
+        assert!(
+            difference.contains("-  replicas: 2") && difference.contains("+  replicas: 3"),
+            "{difference}"
+        );
         assert_eq!(kubectl.ok(&on_file("apply")), "deployment.apps/web configured\n");
         kubectl.file("web.yaml", &DEPLOYMENT.replace("        ports: [{containerPort: 80}]\n", ""));
         kubectl.ok(&on_file("apply"));
@@ -215,7 +223,10 @@ fn manifests_are_applied_by_the_server() {
         assert_eq!(kubectl.ok(&apply), "deployment.apps/web serverside-applied\n");
         kubectl.ok(r#"patch deployment web --type=merge -p {"spec":{"replicas":5}}"#);
         let refusal = kubectl.fails(&apply);
-        assert!(refusal.contains("conflict with \"kubectl-patch\"") && refusal.contains(".spec.replicas"), "{refusal}");
+        assert!(
+            refusal.contains("conflict with \"kubectl-patch\"") && refusal.contains(".spec.replicas"),
+            "{refusal}"
+        );
         kubectl.ok(&format!("{apply} --force-conflicts"));
         assert_eq!(kubectl.ok("get deploy web -o jsonpath={.spec.replicas}"), "2");
         assert_eq!(kubectl.ok(&format!("diff --server-side -f {}", file.display())), "");
@@ -229,7 +240,10 @@ fn a_cluster_explains_itself() {
         for kind in ["Pod", "Deployment", "CustomResourceDefinition", "EndpointSlice", "FlowSchema"] {
             assert!(resources.lines().any(|line| words(line).last() == Some(&kind)), "{kind}: {resources}");
         }
-        assert_eq!(words(kubectl.ok("api-resources --api-group=batch -o name").trim()), ["cronjobs.batch", "jobs.batch"]);
+        assert_eq!(
+            words(kubectl.ok("api-resources --api-group=batch -o name").trim()),
+            ["cronjobs.batch", "jobs.batch"]
+        );
         assert!(kubectl.ok("api-versions").lines().any(|line| line == "apps/v1"));
         let container = kubectl.ok("explain pod.spec.containers");
         assert!(container.contains("imagePullPolicy") && container.contains("VERSION:"), "{container}");
@@ -258,7 +272,8 @@ fn objects_are_waited_for_and_watched() {
         assert_eq!(words(&watch.line())[..2], ["seen", "2"]);
 
         kubectl.with_input("create -f -", DEPLOYMENT);
-        let waiting = kubectl.tool.start(&["wait", "--for=condition=Available", "deployment/web", "--timeout=50s"]);
+        let waiting =
+            kubectl.tool.start(&["wait", "--for=condition=Available", "deployment/web", "--timeout=50s"]);
         let status = json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}});
         let path = "/apis/apps/v1/namespaces/default/deployments/web/status";
         kubectl.server.client().patch(path, "merge", &status).expect(200);
@@ -278,7 +293,9 @@ fn every_kind_is_at_home() {
     with_each(|kubectl| {
         let kinds = served(kubectl.server.client());
         let mut items = Vec::new();
-        for kind in kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.kind != "Namespace") {
+        for kind in
+            kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.kind != "Namespace")
+        {
             let sample = sample(kind, "every").unwrap_or_else(|| panic!("{kind:?} has no manifest"));
             // Two versions of one object would be one object twice.
             if !items.iter().any(|item: &Value| item["kind"] == sample.object["kind"]) {
@@ -299,7 +316,10 @@ fn every_kind_is_at_home() {
         }
         kubectl.ok(&on_file("label note=here"));
         kubectl.ok(&on_file("annotate note=here"));
-        assert_eq!(kubectl.ok(&on_file("apply --server-side --force-conflicts")).lines().count(), items.len());
+        assert_eq!(
+            kubectl.ok(&on_file("apply --server-side --force-conflicts")).lines().count(),
+            items.len()
+        );
         kubectl.ok(&on_file("replace"));
         assert_eq!(kubectl.ok(&on_file("delete --wait=false")).lines().count(), items.len());
     });

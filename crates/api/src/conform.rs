@@ -114,7 +114,8 @@ impl<'s> Walk<'s, '_> {
 
     /// Adds what upstream's encoder and defaulter would.
     fn fill(&mut self, map: &mut Map, schema: &'s Struct) -> Result<(), TypeError> {
-        for field in &schema.fields {
+        for position in &schema.filled {
+            let field = &schema.fields[*position as usize];
             if map.contains_key(&field.name) {
                 continue;
             }

@@ -3,7 +3,7 @@
 mod samples;
 
 use corten_api::yaml::{self, Duplicate};
-use corten_api::{Value, json, schema, value};
+use corten_api::{Map, Value, json, schema, value};
 
 #[track_caller]
 fn reads(text: &str, expected: &str) {
@@ -144,6 +144,17 @@ spec:
     word word word word word word word word word word
 "#;
     assert_eq!(yaml::to_string(&value), expected);
+}
+
+#[test]
+fn keys_without_a_total_order_are_written_all_the_same() {
+    let object: Value =
+        (0..500).map(|i| (format!("{:x}", i * 7).into(), Value::Int(i))).collect::<Map>().into();
+    let text = yaml::to_string(&object);
+    assert_eq!(
+        yaml::to_value(text.as_bytes(), &mut Vec::new()).unwrap().as_object().map(Map::len),
+        Some(500)
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::object::{Form, Object};
 const RING_EVENTS: usize = 4096;
 /// …and, past this many, no more text than this.
 const RING_ALWAYS: usize = 256;
-const RING_BYTES: usize = 12 << 20;
+const RING_BYTES: usize = 16 << 20;
 
 /// One change of one object.
 #[derive(Debug)]
@@ -103,8 +103,7 @@ impl Event {
     }
 
     fn size(&self) -> usize {
-        let object = self.current.as_ref().or(self.previous.as_ref());
-        object.map_or(0, |o| o.json.len())
+        [&self.current, &self.previous].into_iter().flatten().map(|o| o.json.len()).sum()
     }
 }
 
@@ -163,16 +162,28 @@ impl Cache {
         // Held until the objects are in: an event that comes meanwhile waits in `apply`.
         let mut inner = cache.inner.write();
         let (revision, entries) = store.observe(&prefix, cache.clone());
-        for entry in entries {
-            if let Some(object) = cache.read(&entry) {
-                inner.objects.insert(object.key.clone(), object);
-            }
-        }
+        inner.objects = cache.read_all(&entries).into_iter().map(|o| (o.key.clone(), o)).collect();
         inner.revision = revision;
         inner.complete_after = revision;
         drop(inner);
         cache.progress.send_replace(revision);
         cache
+    }
+
+    /// Reads many entries, on all cores when they are many.
+    fn read_all(&self, entries: &[Arc<corten_store::Entry>]) -> Vec<Arc<Object>> {
+        const WORTH_A_THREAD: usize = 512;
+        let threads = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(entries.len() / WORTH_A_THREAD + 1);
+        let share = entries.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = entries
+                .chunks(share)
+                .map(|chunk| scope.spawn(|| chunk.iter().filter_map(|e| self.read(e)).collect::<Vec<_>>()))
+                .collect();
+            readers.into_iter().flat_map(|reader| reader.join().unwrap_or_default()).collect()
+        })
     }
 
     fn read(&self, entry: &corten_store::Entry) -> Option<Arc<Object>> {

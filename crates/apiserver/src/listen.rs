@@ -106,7 +106,9 @@ async fn http(
     let peer = Arc::new(peer);
     let service = service_fn(move |request| {
         let (server, peer) = (server.clone(), peer.clone());
-        async move { Ok::<_, std::convert::Infallible>(server.handle(request, &peer).await) }
+        // On the heap, so that an idle connection does not carry the room a request needs.
+        let answer = Box::pin(async move { server.handle(request, &peer).await });
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let io = TokioIo::new(stream);
     macro_rules! drive {

@@ -15,14 +15,14 @@ use corten_api::quantity::Quantity;
 use corten_api::{Map, Str, Value};
 
 pub(crate) use image::pull_policy;
-pub(crate) use pod_spec::{host_ports, pod_spec, pod_template};
+pub(crate) use pod_spec::{host_ports, pod_spec, pod_template, template_labels};
 pub(crate) use volume::host_path;
 
 pub(crate) fn nothing(_: &mut Value) {}
 
 /// Sets a member that is not there, where zero is a value like any other (upstream: a pointer).
 pub(crate) fn fill_absent(map: &mut Map, key: &'static str, value: impl Into<Value>) {
-    if map.get(key).is_none_or(Value::is_null) {
+    if is_absent(map, key) {
         map.insert(Str::new_static(key), value);
     }
 }
@@ -32,6 +32,10 @@ pub(crate) fn fill_zero(map: &mut Map, key: &'static str, value: impl Into<Value
     if is_zero(map, key) {
         map.insert(Str::new_static(key), value);
     }
+}
+
+pub(crate) fn is_absent(map: &Map, key: &str) -> bool {
+    map.get(key).is_none_or(Value::is_null)
 }
 
 /// Whether a member is not there, or as good as that.

@@ -1,6 +1,7 @@
 //! The table as a whole: every resource is in it, says the same as upstream of its columns, and copes with
 //! any object.
 
+mod defaults;
 mod rows;
 
 use std::collections::BTreeSet;
@@ -8,7 +9,8 @@ use std::collections::BTreeSet;
 use corten_api::{Value, resources, value};
 use jiff::Timestamp;
 
-use crate::{Column, NameRule, Request, RowContext, Rules, all, rules};
+use crate::rules::NameRule;
+use crate::{Column, Request, RowContext, Rules, all, rules};
 
 /// `resources` of the wire table that are answered and forgotten.
 const TRANSIENT: [&str; 8] = [

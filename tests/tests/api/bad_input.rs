@@ -50,13 +50,20 @@ fn garbage_on_every_endpoint_is_refused() {
                 refused(client, &Request::new(method, path).body(media_type, body));
             }
         }
-        for media_type in ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"] {
+        for media_type in
+            ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
+        {
             for body in ["", "{", "7", "[{\"op\":\"fly\"}]", "[[[["] {
                 let media_type = format!("application/{media_type}");
-                refused(client, &Request::new("PATCH", format!("{path}?fieldManager=m")).body(&media_type, body));
+                refused(
+                    client,
+                    &Request::new("PATCH", format!("{path}?fieldManager=m")).body(&media_type, body),
+                );
             }
         }
-        for query in ["labelSelector=%ff", "fieldSelector=%3D%3D", "limit=x", "continue=%00", "resourceVersion=-1"] {
+        for query in
+            ["labelSelector=%ff", "fieldSelector=%3D%3D", "limit=x", "continue=%00", "resourceVersion=-1"]
+        {
             not_a_server_error(client, &Request::new("GET", format!("{path}?{query}")));
         }
         not_a_server_error(client, &Request::new("BREW", path));
@@ -86,9 +93,17 @@ fn strange_paths_are_not_found() {
     let server = Server::start();
     let client = server.client();
     for path in [
-        "/nowhere", "/api/v2", "/apis/nowhere", "/apis/apps/v9", "/apis/apps/v1/nowhere", "/api/v1/nowhere",
-        "/api/v1/namespaces/default/nowhere", "/api/v1/namespaces/default/pods/p/nowhere", "//api//v1//pods",
-        "/api/v1/namespaces/%2e%2e/pods/p", "/%00",
+        "/nowhere",
+        "/api/v2",
+        "/apis/nowhere",
+        "/apis/apps/v9",
+        "/apis/apps/v1/nowhere",
+        "/api/v1/nowhere",
+        "/api/v1/namespaces/default/nowhere",
+        "/api/v1/namespaces/default/pods/p/nowhere",
+        "//api//v1//pods",
+        "/api/v1/namespaces/%2e%2e/pods/p",
+        "/%00",
     ] {
         let response = client.get(path);
         assert_eq!(response.status, 404, "{path}: {}", response.text());
@@ -119,11 +134,15 @@ fn deep_nesting_is_refused() {
     let client = server.client();
     for depth in [200, 20_000, 200_000] {
         let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        let object = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"m"}},"data":{deep}}}"#);
+        let object =
+            format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"m"}},"data":{deep}}}"#);
         refused(client, &Request::new("POST", MAPS).body("application/json", object));
         let maps = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
         refused(client, &Request::new("POST", MAPS).body("application/json", maps.clone()));
-        refused(client, &Request::new("PATCH", format!("{MAPS}/m")).body("application/merge-patch+json", maps));
+        refused(
+            client,
+            &Request::new("PATCH", format!("{MAPS}/m")).body("application/merge-patch+json", maps),
+        );
         refused(client, &Request::new("POST", MAPS).body("application/yaml", deep));
     }
     check_alive(client);
@@ -181,7 +200,9 @@ fn a_watcher_that_does_not_read_holds_up_nobody() {
 fn requests_that_are_not_http_end_the_connection_only() {
     let server = Server::start();
     let client = server.client();
-    for bytes in [&b"hello\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00\x01\x02\x03\r\n\r\n"] {
+    for bytes in
+        [&b"hello\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00\x01\x02\x03\r\n\r\n"]
+    {
         let mut connection = client.connect().unwrap();
         connection.send(bytes).unwrap();
         assert!(connection.ends(), "{bytes:?}");

@@ -40,7 +40,9 @@ fn collections_are_deleted_by_selector() {
         let collection = kind.collection(NAMESPACE);
         let doomed = manifest(kind, "doomed");
         client.post(&collection, &doomed.object).expect(201);
-        client.delete(format!("{collection}?labelSelector=sample%3Ddoomed&propagationPolicy=Background")).expect(200);
+        client
+            .delete(format!("{collection}?labelSelector=sample%3Ddoomed&propagationPolicy=Background"))
+            .expect(200);
         let path = format!("{collection}/{}", doomed.name);
         release(client, kind, &path);
         client.get(&path).expect_failure(404, "NotFound");
@@ -61,7 +63,8 @@ fn live_and_die(client: &Client, kind: &Served, base: &str) {
     let sample = manifest(kind, base);
     let collection = kind.collection(NAMESPACE);
     let path = format!("{collection}/{}", sample.name);
-    let mut watch = client.watch(format!("{collection}?watch=true&fieldSelector=metadata.name%3D{}", sample.name));
+    let mut watch =
+        client.watch(format!("{collection}?watch=true&fieldSelector=metadata.name%3D{}", sample.name));
 
     let created = client.post(&collection, &sample.object).expect(201);
     check_created(kind, &sample, &created);
@@ -137,7 +140,8 @@ fn check_writes(client: &Client, kind: &Served, path: &str, created: Value) {
     let mut conflicting = stale;
     conflicting["metadata"]["labels"]["updated"] = "no".into();
     let message = client.put(path, &conflicting).expect_failure(409, "Conflict");
-    let expected = "the object has been modified; please apply your changes to the latest version and try again";
+    let expected =
+        "the object has been modified; please apply your changes to the latest version and try again";
     assert!(message.ends_with(expected), "{path}: {message}");
 
     let metadata = |name: &str| json!({"metadata": {"annotations": {(name): "yes"}}});
@@ -157,7 +161,10 @@ fn check_writes(client: &Client, kind: &Served, path: &str, created: Value) {
     let applied = client.patch(format!("{path}?fieldManager=tester"), "apply", &applied).expect(200);
     assert_eq!(applied["metadata"]["annotations"]["applied"], "yes", "{path}");
     let managers = applied["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    assert!(managers.iter().any(|m| m["manager"] == "tester" && m["operation"] == "Apply"), "{path}: {applied}");
+    assert!(
+        managers.iter().any(|m| m["manager"] == "tester" && m["operation"] == "Apply"),
+        "{path}: {applied}"
+    );
 }
 
 /// Lets go of a deleted object that is held by finalizers; nothing else would.

@@ -16,7 +16,9 @@ fn every_kind_in_every_mix() {
     let kinds = kinds.iter().filter(|kind| kind.has("create") && kind.has("get") && kind.has("list"));
     for (index, kind) in kinds.enumerate() {
         // Two versions of one resource would be one object.
-        let Some(sample) = sample(kind, &format!("mixed-{index}")) else { panic!("{kind:?} has no manifest") };
+        let Some(sample) = sample(kind, &format!("mixed-{index}")) else {
+            panic!("{kind:?} has no manifest")
+        };
         let collection = kind.collection("default");
         let path = format!("{collection}/{}", sample.name);
         for sent in FORMATS {

@@ -23,7 +23,10 @@ fn nothing_acknowledged_is_lost_when_it_is_killed() {
         known.extend(acknowledged);
         server.restart();
         let list = server.client().get(PODS).expect(200);
-        let found: BTreeMap<&str, &Value> = list["items"].as_array().map_or(&[][..], Vec::as_slice).iter()
+        let found: BTreeMap<&str, &Value> = list["items"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
             .map(|item| (item["metadata"]["name"].as_str().unwrap_or_default(), &item["metadata"]))
             .collect();
         for (name, metadata) in &known {
@@ -46,7 +49,8 @@ fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> BTree
     let credentials = server.credentials().clone();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (acknowledged, count, reached, credentials) = (&acknowledged, &count, reached.clone(), &credentials);
+            let (acknowledged, count, reached, credentials) =
+                (&acknowledged, &count, reached.clone(), &credentials);
             scope.spawn(move || {
                 let client = corten_testkit::Client::new(credentials).expect("the kubeconfig is good");
                 for index in 0.. {
@@ -56,7 +60,10 @@ fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> BTree
                     let create = corten_testkit::Request::new("POST", PODS).json(&object);
                     let Ok(response) = client.try_send(&create) else { return };
                     let created = response.expect(201);
-                    acknowledged.lock().expect("no writer panics").insert(name.clone(), created["metadata"].clone());
+                    acknowledged
+                        .lock()
+                        .expect("no writer panics")
+                        .insert(name.clone(), created["metadata"].clone());
                     if count.fetch_add(1, Ordering::Relaxed) + 1 == enough {
                         let _ = reached.send(());
                     }

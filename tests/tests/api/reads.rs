@@ -22,7 +22,9 @@ fn revision(object: &Value) -> &str {
 
 fn fill(client: &Client, count: usize) {
     for index in 0..count {
-        client.post(MAPS, &map(&format!("m{index:03}"), &json!({"parity": (index % 2).to_string()}))).expect(201);
+        client
+            .post(MAPS, &map(&format!("m{index:03}"), &json!({"parity": (index % 2).to_string()})))
+            .expect(201);
     }
 }
 
@@ -61,7 +63,9 @@ fn field_selectors_select() {
         let mut object = pod(name);
         object["spec"]["nodeName"] = format!("node-{name}").into();
         client.post(PODS, &object).expect(201);
-        client.patch(format!("{PODS}/{name}/status"), "merge", &json!({"status": {"phase": phase}})).expect(200);
+        client
+            .patch(format!("{PODS}/{name}/status"), "merge", &json!({"status": {"phase": phase}}))
+            .expect(200);
     }
     for (selector, expected) in [
         ("metadata.name%3Dhere", vec!["here"]),
@@ -78,7 +82,8 @@ fn field_selectors_select() {
         let everywhere = client.get(format!("/api/v1/pods?fieldSelector={selector}")).expect(200);
         assert_eq!(names(&everywhere), expected, "{selector}");
     }
-    let message = client.get(format!("{PODS}?fieldSelector=spec.colour%3Dred")).expect_failure(400, "BadRequest");
+    let message =
+        client.get(format!("{PODS}?fieldSelector=spec.colour%3Dred")).expect_failure(400, "BadRequest");
     assert!(message.contains("field label not supported: spec.colour"), "{message}");
 }
 
@@ -129,8 +134,14 @@ fn lists_are_of_the_revision_asked_for() {
     let two = client.post(MAPS, &map("two", &json!({}))).expect(201);
     let (old, new) = (revision(&one), revision(&two));
     let list = |query: &str| client.get(format!("{MAPS}?{query}"));
-    assert_eq!(names(&list(&format!("resourceVersion={old}&resourceVersionMatch=Exact")).expect(200)), ["one"]);
-    assert_eq!(names(&list(&format!("resourceVersion={new}&resourceVersionMatch=Exact")).expect(200)), ["one", "two"]);
+    assert_eq!(
+        names(&list(&format!("resourceVersion={old}&resourceVersionMatch=Exact")).expect(200)),
+        ["one"]
+    );
+    assert_eq!(
+        names(&list(&format!("resourceVersion={new}&resourceVersionMatch=Exact")).expect(200)),
+        ["one", "two"]
+    );
     let fresh = list(&format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan")).expect(200);
     assert_eq!(names(&fresh), ["one", "two"]);
     assert_eq!(names(&list("resourceVersion=0").expect(200)), ["one", "two"]);
@@ -171,7 +182,9 @@ fn watches_with_selectors_see_objects_come_and_go() {
     client.post(MAPS, &map("other", &json!({"colour": "blue"}))).expect(201);
     client.post(MAPS, &map("m", &json!({"colour": "blue"}))).expect(201);
     let colour = |value: &str| {
-        client.patch(format!("{MAPS}/m"), "merge", &json!({"metadata": {"labels": {"colour": value}}})).expect(200)
+        client
+            .patch(format!("{MAPS}/m"), "merge", &json!({"metadata": {"labels": {"colour": value}}}))
+            .expect(200)
     };
     colour("red");
     client.patch(format!("{MAPS}/m"), "merge", &json!({"data": {"a": "b"}})).expect(200);
@@ -195,7 +208,8 @@ fn streaming_lists_end_with_a_bookmark() {
     let server = Server::start();
     let client = server.client();
     fill(client, 3);
-    let query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+    let query =
+        "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
     let mut watch = client.watch(format!("{MAPS}?{query}&resourceVersion="));
     let mut initial: Vec<String> = (0..3)
         .map(|_| watch.expect("ADDED")["metadata"]["name"].as_str().unwrap_or_default().to_owned())
@@ -208,7 +222,8 @@ fn streaming_lists_end_with_a_bookmark() {
     client.post(MAPS, &map("later", &json!({}))).expect(201);
     assert_eq!(watch.expect("ADDED")["metadata"]["name"], "later");
 
-    let message = client.get(format!("{MAPS}?watch=true&sendInitialEvents=true")).expect_failure(422, "Invalid");
+    let message =
+        client.get(format!("{MAPS}?watch=true&sendInitialEvents=true")).expect_failure(422, "Invalid");
     assert!(message.contains("resourceVersionMatch"), "{message}");
     client.get(format!("{MAPS}?sendInitialEvents=true")).expect_failure(422, "Invalid");
 }

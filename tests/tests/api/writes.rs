@@ -35,7 +35,8 @@ fn dry_runs_change_nothing() {
     client.get(format!("{MAPS}/m")).expect_failure(404, "NotFound");
     let real = client.post(MAPS, &map("m")).expect(201);
     let path = format!("{MAPS}/m");
-    let patched = client.patch(format!("{path}?dryRun=All"), "merge", &json!({"data": {"a": "2"}})).expect(200);
+    let patched =
+        client.patch(format!("{path}?dryRun=All"), "merge", &json!({"data": {"a": "2"}})).expect(200);
     assert_eq!(patched["data"]["a"], "2");
     let mut update = real.clone();
     update["data"]["a"] = "3".into();
@@ -79,7 +80,8 @@ fn unknown_fields_are_ignored_warned_of_or_refused() {
     let message = send("Strict").expect_failure(400, "BadRequest");
     assert!(message.contains(r#"strict decoding error: unknown field "spec.colour""#), "{message}");
     let twice = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"1","a":"2"}}"#;
-    let request = Request::new("POST", format!("{MAPS}?fieldValidation=Strict")).body("application/json", twice);
+    let request =
+        Request::new("POST", format!("{MAPS}?fieldValidation=Strict")).body("application/json", twice);
     let message = client.send(&request).expect_failure(400, "BadRequest");
     assert!(message.contains(r#"duplicate field "data.a""#), "{message}");
     send("Sometimes").expect_failure(422, "Invalid");
@@ -149,7 +151,8 @@ fn names_and_labels_are_held_to_the_rules() {
     elsewhere["metadata"]["namespace"] = "other".into();
     let message = client.post(MAPS, &elsewhere).expect_failure(400, "BadRequest");
     assert!(message.contains("the namespace of the provided object does not match"), "{message}");
-    let message = client.post("/api/v1/namespaces/nowhere/configmaps", &map("m")).expect_failure(404, "NotFound");
+    let message =
+        client.post("/api/v1/namespaces/nowhere/configmaps", &map("m")).expect_failure(404, "NotFound");
     assert_eq!(message, "namespaces \"nowhere\" not found");
     let message = client.post(PODS, &map("m")).expect_failure(400, "BadRequest");
     assert!(message.contains("ConfigMap in version \"v1\" cannot be handled as a Pod"), "{message}");
@@ -193,7 +196,8 @@ fn applied_fields_have_owners() {
     let client = server.client();
     let path = format!("{MAPS}/shared");
     let apply = |manager: &str, data: &Value, force: bool| {
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": data});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": data});
         client.patch(format!("{path}?fieldManager={manager}&force={force}"), "apply", &object)
     };
     apply("one", &json!({"a": "1", "b": "1"}), false).expect(201);
@@ -225,7 +229,8 @@ fn strategic_merges_follow_merge_keys() {
     let main = containers.as_array().unwrap().iter().find(|c| c["name"] == "main").unwrap();
     assert_eq!(main["image"], "registry.example/image:1");
     assert_eq!(main["env"][0]["value"], "1");
-    let gone = json!({"spec": {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}});
+    let gone =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}});
     let patched = client.patch(&path, "strategic-merge", &gone).expect(200);
     assert_eq!(patched["spec"]["template"]["spec"]["containers"].as_array().map(Vec::len), Some(1));
 }
@@ -239,7 +244,8 @@ fn versions_of_one_resource_are_one_object() {
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
         "spec": {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 70},
     });
-    let path = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let path =
+        |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
     let created = client.post(path("v1"), &v1).expect(201);
     let v2 = client.get(format!("{}/h", path("v2"))).expect(200);
     assert_eq!(v2["apiVersion"], "autoscaling/v2");

@@ -1,3 +1,5 @@
+//! Conversions both ways, on objects small enough to read.
+
 use super::*;
 use crate::{json, value};
 

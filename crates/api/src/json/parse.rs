@@ -133,16 +133,7 @@ impl<'a> Parser<'a, '_> {
             return Ok(Map::new());
         }
         loop {
-            self.skip_space();
-            if self.peek() != Some(b'"') {
-                return Err(self.unexpected("looking for beginning of object key string"));
-            }
-            let key = self.string()?;
-            self.skip_space();
-            if self.peek() != Some(b':') {
-                return Err(self.unexpected("after object key"));
-            }
-            self.at += 1;
+            let key = self.key()?;
             let text = Str::new(&key);
             let value = if key == "fieldsV1" { self.raw(depth + 1)? } else { self.member(key, depth)? };
             entries.push((text, value));
@@ -199,45 +190,71 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Checks a value and keeps its text instead of a tree.
+    /// Checks an object and keeps its text instead of a tree.
     fn raw(&mut self, depth: usize) -> Result<Value, ParseError> {
         self.skip_space();
         if self.peek() != Some(b'{') {
             return self.value(depth);
         }
         let start = self.at;
-        let mut nesting = 0usize;
-        let mut compact = true;
-        loop {
-            match self.peek() {
-                Some(b'{' | b'[') => nesting += 1,
-                Some(b'}' | b']') => {
-                    nesting -= 1;
-                    if nesting == 0 {
-                        self.at += 1;
-                        break;
-                    }
-                }
-                Some(b'"') => {
-                    self.string()?;
-                    continue;
-                }
-                Some(b' ' | b'\n' | b'\r' | b'\t') => compact = false,
-                Some(b':' | b',' | b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E') => {}
-                _ => return Err(self.unexpected("looking for beginning of value")),
-            }
-            if nesting > MAX_DEPTH {
-                return Err(ParseError::TooDeep);
-            }
-            self.at += 1;
+        self.pass(depth)?;
+        let text = &self.text[start..self.at];
+        if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
+            return Ok(Value::Raw(Str::new(text)));
         }
-        if compact {
-            return Ok(Value::Raw(Str::new(&self.text[start..self.at])));
-        }
-        let end = std::mem::replace(&mut self.at, start);
-        let tree = self.value(depth)?;
-        debug_assert_eq!(self.at, end, "both readings end at the same place");
+        let tree = Parser { text, at: 0, duplicates: None, path: Vec::new() }.value(depth)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
+    }
+
+    /// Goes over a value without keeping it; exactly what `value` refuses is refused.
+    fn pass(&mut self, depth: usize) -> Result<(), ParseError> {
+        if depth > MAX_DEPTH {
+            return Err(ParseError::TooDeep);
+        }
+        self.skip_space();
+        let (open, close) = match self.peek() {
+            Some(b'{') => (b'{', b'}'),
+            Some(b'[') => (b'[', b']'),
+            Some(b'"') => return self.string().map(|_| ()),
+            _ => return self.value(depth).map(|_| ()),
+        };
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            if open == b'{' {
+                self.key()?;
+            }
+            self.pass(depth + 1)?;
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(byte) if byte == close => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ if open == b'{' => return Err(self.unexpected("after object key:value pair")),
+                _ => return Err(self.unexpected("after array element")),
+            }
+        }
+    }
+
+    /// A member's key and the colon after it.
+    fn key(&mut self) -> Result<Cow<'a, str>, ParseError> {
+        self.skip_space();
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected("looking for beginning of object key string"));
+        }
+        let key = self.string()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("after object key"));
+        }
+        self.at += 1;
+        Ok(key)
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, ParseError> {
@@ -424,6 +441,18 @@ mod tests {
     fn raw_members_keep_their_text() {
         let parsed = parse(br#"{"fieldsV1": {"f:a": {}, ".": {"v:\"x\"": {}}}}"#).unwrap();
         assert_eq!(parsed.get("fieldsV1"), Some(&Value::Raw(r#"{".":{"v:\"x\"":{}},"f:a":{}}"#.into())));
+    }
+
+    #[test]
+    fn raw_members_are_checked() {
+        for bad in [
+            r#"{"fieldsV1":{"a"::,}}"#,
+            r#"{"fieldsV1":{]}"#,
+            r#"{"fieldsV1":{"a":nul}}"#,
+            r#"{"fieldsV1":{"a":1}"#,
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Struct {
     pub name: Str,
     /// In order of JSON name.
     pub fields: Vec<Field>,
+    /// Positions of the fields that are there even when nobody sets them.
+    pub filled: Vec<u32>,
     /// Whether server-side apply treats the whole as one value.
     pub atomic: bool,
     /// Unions: at most one member is set, named by the discriminator if there is one.
@@ -37,6 +39,13 @@ pub struct Union {
 }
 
 impl Struct {
+    /// A type with these fields, in any order.
+    pub fn new(package: Str, name: Str, mut fields: Vec<Field>) -> Struct {
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        let filled = (0u32..).zip(&fields).filter(|(_, f)| f.keep || f.default.is_some()).map(|(i, _)| i);
+        Struct { package, name, filled: filled.collect(), fields, atomic: false, union: None }
+    }
+
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.binary_search_by(|f| f.name.as_str().cmp(name)).ok().map(|i| &self.fields[i])
     }

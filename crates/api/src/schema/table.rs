@@ -113,7 +113,6 @@ fn read() -> Table {
             while let Some(line) = lines.next_if(|l| l.starts_with(' ')) {
                 fields.push(field(&table, &package, line));
             }
-            fields.sort_by(|a, b| a.name.cmp(&b.name));
             define(&table, &package, head, fields);
         }
     }
@@ -123,7 +122,7 @@ fn read() -> Table {
 fn define(table: &Table, package: &str, head: &str, fields: Vec<Field>) {
     let mut words = head.split(' ');
     let name = words.next().unwrap_or_default();
-    let mut made = Struct { package: package.into(), name: name.into(), fields, atomic: false, union: None };
+    let mut made = Struct::new(package.into(), name.into(), fields);
     for word in words {
         match word.split_once('(') {
             Some(("union", rest)) => made.union = Some(union(rest.trim_end_matches(')'))),

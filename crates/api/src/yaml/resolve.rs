@@ -112,7 +112,7 @@ fn float(text: &str) -> Option<f64> {
 
 /// Whether text looks like one of the timestamps of YAML 1.1 that upstream knows.
 fn is_time(text: &str) -> bool {
-    let Some((date, rest)) = date(text) else { return false };
+    let Some(rest) = date(text) else { return false };
     if rest.is_empty() {
         return true;
     }
@@ -122,7 +122,6 @@ fn is_time(text: &str) -> bool {
         _ => return false,
     };
     let Some(rest) = clock(&rest[1..]) else { return false };
-    let _ = date;
     match (zoned, rest) {
         (true, "Z") | (false, "") => true,
         (true, zone) => is_offset(zone),
@@ -130,16 +129,16 @@ fn is_time(text: &str) -> bool {
     }
 }
 
-/// `2006-1-2` and what follows it.
-fn date(text: &str) -> Option<(jiff::civil::Date, &str)> {
+/// What follows `2006-1-2`, if the date is one.
+fn date(text: &str) -> Option<&str> {
     let (year, rest) = text.split_at_checked(4)?;
     if !year.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     let (month, rest) = one_or_two_digits(rest.strip_prefix('-')?)?;
     let (day, rest) = one_or_two_digits(rest.strip_prefix('-')?)?;
-    let date = jiff::civil::Date::new(year.parse().ok()?, month, day).ok()?;
-    Some((date, rest))
+    jiff::civil::Date::new(year.parse().ok()?, month, day).ok()?;
+    Some(rest)
 }
 
 /// What follows `15:4:5.999`, if the time is one.

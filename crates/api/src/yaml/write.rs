@@ -58,7 +58,7 @@ impl Emitter {
 
     /// Starts a line, unless one has just been started, and indents it.
     fn line(&mut self, indent: usize) {
-        if self.column > indent || self.column > 0 {
+        if self.column > 0 {
             self.put('\n');
         }
         while self.column < indent {
@@ -98,9 +98,7 @@ impl Emitter {
     }
 
     fn mapping(&mut self, map: &Map, indent: usize) {
-        let mut entries: Vec<(&Str, &Value)> = map.iter().collect();
-        entries.sort_by(|a, b| key_order(a.0, b.0));
-        for (i, (key, value)) in entries.into_iter().enumerate() {
+        for (i, (key, value)) in in_key_order(map.iter().collect()).into_iter().enumerate() {
             if i > 0 {
                 self.line(indent);
             }
@@ -388,6 +386,25 @@ pub(super) fn go_float(float: impl Display + LowerExp) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+/// A merge sort. Upstream's order of keys has cycles (`2`, `12`, `1a`), which the standard library's sort
+/// may refuse with a panic.
+fn in_key_order<'v>(mut left: Vec<(&'v Str, &'v Value)>) -> Vec<(&'v Str, &'v Value)> {
+    if left.len() < 2 {
+        return left;
+    }
+    let right = left.split_off(left.len() / 2);
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let mut left = in_key_order(left).into_iter().peekable();
+    for entry in in_key_order(right) {
+        while let Some(earlier) = left.next_if(|l| key_order(l.0, entry.0) != Ordering::Greater) {
+            merged.push(earlier);
+        }
+        merged.push(entry);
+    }
+    merged.extend(left);
+    merged
 }
 
 /// Upstream's order of keys: numbers inside them count as numbers, letters come last.

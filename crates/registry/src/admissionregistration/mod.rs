@@ -1,5 +1,6 @@
 //! `admissionregistration.k8s.io`.
 
+mod defaults;
 pub(crate) mod mutatingadmissionpolicies;
 pub(crate) mod mutatingadmissionpolicybindings;
 pub(crate) mod mutatingwebhookconfigurations;

@@ -2,7 +2,9 @@
 
 use corten_api::Value;
 
+use super::defaults::match_resources;
 use super::params::param_kind;
+use crate::defaults::{fill_absent, made};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name, text};
 
@@ -11,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "mutatingadmissionpolicies",
     storage_prefix: "mutatingadmissionpolicies",
     generation: Generation::SPEC,
+    default,
     unconditional_update: false,
     columns: &[
         NAME,
@@ -24,4 +27,11 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), count(object, &["spec", "mutations"]), param_kind(object), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "failurePolicy", "Fail");
+    match_resources(spec, "matchConstraints");
 }

@@ -2,6 +2,8 @@
 
 use corten_api::Value;
 
+use super::defaults::webhooks;
+use crate::defaults::{fill_absent, items};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name};
 
@@ -10,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "mutatingwebhookconfigurations",
     storage_prefix: "mutatingwebhookconfigurations",
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },
+    default,
     unconditional_update: false,
     columns: &[NAME, integer("Webhooks", "How many webhooks it registers."), AGE],
     row,
@@ -18,4 +21,12 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), count(object, &["webhooks"]), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    webhooks(object);
+    for webhook in items(object, "webhooks") {
+        fill_absent(webhook, "reinvocationPolicy", "Never");
+    }
 }

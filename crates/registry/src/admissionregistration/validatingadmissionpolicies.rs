@@ -2,7 +2,9 @@
 
 use corten_api::Value;
 
+use super::defaults::match_resources;
 use super::params::param_kind;
+use crate::defaults::{fill_absent, made};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -14,6 +16,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "validatingadmissionpolicies",
     storage_prefix: "validatingadmissionpolicies",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
@@ -31,4 +34,11 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), count(object, &["spec", "validations"]), param_kind(object), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "failurePolicy", "Fail");
+    match_resources(spec, "matchConstraints");
 }

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use super::defaults::webhooks;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name};
 
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "validatingwebhookconfigurations",
     storage_prefix: "validatingwebhookconfigurations",
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },
+    default,
     unconditional_update: false,
     columns: &[NAME, integer("Webhooks", "How many webhooks it registers."), AGE],
     row,
@@ -18,4 +20,9 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), count(object, &["webhooks"]), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    webhooks(object);
 }

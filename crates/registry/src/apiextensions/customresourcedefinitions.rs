@@ -1,8 +1,9 @@
 //! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored
 //! in.
 
-use corten_api::Value;
+use corten_api::{Map, Value, value};
 
+use crate::defaults::{child, is_absent, is_zero, made, service_reference};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, Request, Rules};
 
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "customresourcedefinitions",
     storage_prefix: "apiextensions.k8s.io/customresourcedefinitions",
     generation: Generation::SPEC,
+    default,
     prepare_create,
     prepare_update,
     prepare_subresource: status_keeps_spec,
@@ -18,6 +20,45 @@ pub(crate) const RULES: Rules = Rules {
     unconditional_update: false,
     ..Rules::DEFAULT
 };
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    names(made(spec, "names"));
+    if is_absent(spec, "conversion") {
+        spec.insert("conversion", value!({"strategy": "None"}));
+    }
+    let webhook = child(spec, "conversion").and_then(|conversion| child(conversion, "webhook"));
+    if let Some(client) = webhook.and_then(|webhook| child(webhook, "clientConfig")) {
+        service_reference(client);
+    }
+    stored_versions(object);
+}
+
+fn names(names: &mut Map) {
+    let Some(Value::String(kind)) = names.get("kind").filter(|_| !is_zero(names, "kind")).cloned() else {
+        return;
+    };
+    if is_zero(names, "singular") {
+        names.insert("singular", kind.to_lowercase());
+    }
+    if is_zero(names, "listKind") {
+        names.insert("listKind", format!("{kind}List"));
+    }
+}
+
+/// Objects are stored in the version that says so, from the start.
+fn stored_versions(object: &mut Map) {
+    let stored = object.get("status").map_or(&[][..], |status| status.items_at(&["storedVersions"]));
+    if !stored.is_empty() {
+        return;
+    }
+    let versions = object.get("spec").map_or(&[][..], |spec| spec.items_at(&["versions"]));
+    let storage = versions.iter().find(|version| version.bool_at(&["storage"]) == Some(true));
+    if let Some(name) = storage.map(|version| Value::from(version.str_at(&["name"]).unwrap_or_default())) {
+        made(object, "status").insert("storedVersions", vec![name]);
+    }
+}
 
 fn prepare_create(object: &mut Value, request: &Request<'_>) {
     drop_status(object, request);
@@ -42,8 +83,6 @@ fn remember_storage_version(object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use corten_api::value;
-
     use super::*;
 
     #[test]

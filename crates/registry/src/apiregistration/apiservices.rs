@@ -2,6 +2,7 @@
 
 use corten_api::{Value, time, value};
 
+use crate::defaults::{made, service_reference};
 use crate::prepare::{keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata};
 use crate::rules::{NameRule, Request, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, condition, name, present, str_at, text};
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "apiservices",
     storage_prefix: "apiregistration.k8s.io/apiservices",
     name: NameRule::PathSegment,
+    default,
     prepare_create,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
@@ -37,6 +39,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         },
     };
     cells![name(object), service.unwrap_or_else(|| "Local".to_owned()), available, age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    service_reference(made(object, "spec"));
 }
 
 fn prepare_create(object: &mut Value, request: &Request<'_>) {

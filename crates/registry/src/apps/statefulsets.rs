@@ -56,9 +56,12 @@ fn default(object: &mut Value) {
     fill_zero(retention, "whenScaled", "Retain");
     pod_template(spec);
     for claim in items(spec, "volumeClaimTemplates") {
-        // A claim says what it is, also as part of something else.
-        fill_zero(claim, "apiVersion", "v1");
-        fill_zero(claim, "kind", "PersistentVolumeClaim");
+        // Whatever a client calls them, these are claims and say so.
+        for (key, always) in [("apiVersion", "v1"), ("kind", "PersistentVolumeClaim")] {
+            if text_of(claim, key) != always {
+                claim.insert(key, always);
+            }
+        }
         default_claim(claim);
     }
 }

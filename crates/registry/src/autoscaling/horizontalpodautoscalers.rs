@@ -1,7 +1,8 @@
 //! Horizontal pod autoscalers; v1 is a view of the stored v2.
 
-use corten_api::Value;
+use corten_api::{Map, Value, value};
 
+use crate::defaults::{child, fill_absent, is_zero, made};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{
@@ -14,6 +15,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_version: "v2",
     storage_prefix: "horizontalpodautoscalers",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -43,6 +45,36 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         int_at(object, &["status", "currentReplicas"]),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "minReplicas", 1);
+    if is_zero(spec, "metrics") {
+        let target = value!({"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION});
+        let metric = value!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        spec.insert("metrics", vec![metric]);
+    }
+    if let Some(behavior) = child(spec, "behavior") {
+        let up = made(behavior, "scaleUp");
+        fill_absent(up, "stabilizationWindowSeconds", 0);
+        scaling_rules(up, &[("Pods", 4), ("Percent", 100)]);
+        // How long scaling down waits is a matter of the controller's configuration.
+        scaling_rules(made(behavior, "scaleDown"), &[("Percent", 100)]);
+    }
+}
+
+/// Percent of the CPU that pods ask for.
+const DEFAULT_UTILIZATION: i32 = 80;
+
+/// The policies say by how much at most, every 15 seconds.
+fn scaling_rules(rules: &mut Map, policies: &[(&str, i32)]) {
+    fill_absent(rules, "selectPolicy", "Max");
+    if is_zero(rules, "policies") {
+        let policy = |&(kind, most): &(&str, i32)| value!({"type": kind, "value": most, "periodSeconds": 15});
+        rules.insert("policies", policies.iter().map(policy).collect::<Vec<_>>());
+    }
 }
 
 /// The first metrics as `current/target`, and how many more there are.

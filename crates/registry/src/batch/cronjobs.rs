@@ -2,6 +2,8 @@
 
 use corten_api::Value;
 
+use crate::batch::jobs::failure_policy;
+use crate::defaults::{fill_absent, fill_zero, made, pod_template};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::selector::selector_cell;
@@ -15,6 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "cronjobs",
     storage_prefix: "cronjobs",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -59,4 +62,16 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         selector_cell(object.at(&[JOB.as_slice(), &["selector"]].concat())),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_zero(spec, "concurrencyPolicy", "Allow");
+    fill_absent(spec, "suspend", false);
+    fill_absent(spec, "successfulJobsHistoryLimit", 3);
+    fill_absent(spec, "failedJobsHistoryLimit", 1);
+    let job = made(made(spec, "jobTemplate"), "spec");
+    failure_policy(job);
+    pod_template(job);
 }

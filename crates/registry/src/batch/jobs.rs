@@ -1,7 +1,8 @@
 //! Jobs: pods that end. Deleting one leaves its pods, unless asked, as it always has.
 
-use corten_api::{Str, Value};
+use corten_api::{Map, Str, Value};
 
+use crate::defaults::{child, fill_absent, fill_zero, is_absent, items, made, pod_template, template_labels};
 use crate::duration::human_since;
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{GarbageCollection, Generation, Request, RowContext, Rules, Selectable};
@@ -16,6 +17,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "jobs",
     storage_prefix: "jobs",
     generation: Generation::SPEC,
+    default,
     prepare_create,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -51,6 +53,33 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         images,
         selector_cell(object.at(&["spec", "selector"])),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    template_labels(object);
+    let spec = made(object, "spec");
+    if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
+        spec.insert("completions", 1);
+    }
+    fill_absent(spec, "parallelism", 1);
+    let limit = if is_absent(spec, "backoffLimitPerIndex") { 6 } else { i32::MAX };
+    fill_absent(spec, "backoffLimit", limit);
+    fill_absent(spec, "completionMode", "NonIndexed");
+    fill_absent(spec, "suspend", false);
+    fill_absent(spec, "manualSelector", false);
+    let replaced = if failure_policy(spec) { "Failed" } else { "TerminatingOrFailed" };
+    fill_absent(spec, "podReplacementPolicy", replaced);
+    pod_template(spec);
+}
+
+/// Completes the policy for failed pods, if there is one.
+pub(crate) fn failure_policy(spec: &mut Map) -> bool {
+    let Some(policy) = child(spec, "podFailurePolicy") else { return false };
+    for condition in items(policy, "rules").flat_map(|rule| items(rule, "onPodConditions")) {
+        fill_zero(condition, "status", "True");
+    }
+    true
 }
 
 fn status(object: &Value) -> &'static str {

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_zero, items};
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, age, cells, int_at, name, str_at, text};
 
@@ -9,6 +10,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "endpoints",
     storage_prefix: "services/endpoints",
+    default,
     create_on_update: true,
     columns: &[NAME, text("Endpoints", "Addresses and ports that are ready."), AGE],
     row,
@@ -17,6 +19,13 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), endpoints(object), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    for port in items(object, "subsets").flat_map(|subset| items(subset, "ports")) {
+        fill_zero(port, "protocol", "TCP");
+    }
 }
 
 /// The first few ready addresses, with their ports where there are any.

@@ -1,7 +1,8 @@
 //! Namespaces. They stay, terminating, until `spec.finalizers` is empty.
 
-use corten_api::{Value, value};
+use corten_api::{Map, Value, value};
 
+use crate::defaults::{fill_zero, made};
 use crate::prepare::copy;
 use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "namespaces",
     storage_prefix: "namespaces",
     name: NameRule::DnsLabel,
+    default,
     prepare_create,
     prepare_update,
     prepare_subresource,
@@ -26,6 +28,24 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["status", "phase"]), age(object, context)]
 }
 
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(made(object, "status"), "phase", "Active");
+    label_with_name(object);
+}
+
+/// Every namespace can be selected by its name. One whose name is to be generated waits for it.
+fn label_with_name(object: &mut Map) {
+    let metadata = made(object, "metadata");
+    let Some(name) = metadata.get("name").filter(|name| name.as_str().is_some_and(|n| !n.is_empty())) else {
+        return;
+    };
+    if metadata.get("labels").and_then(|labels| labels.get(NAME_LABEL)) != Some(name) {
+        let name = name.clone();
+        made(metadata, "labels").insert(NAME_LABEL, name);
+    }
+}
+
 /// A new namespace is active and has the finalizer that empties it before it goes.
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
     object.set(&["status"], value!({"phase": "Active"}));
@@ -34,6 +54,9 @@ fn prepare_create(object: &mut Value, _: &Request<'_>) {
         let mut finalizers = kept.to_vec();
         finalizers.push(Value::from(FINALIZER));
         object.set(&["spec", "finalizers"], finalizers);
+    }
+    if let Some(object) = object.as_object_mut() {
+        label_with_name(object);
     }
 }
 
@@ -58,6 +81,7 @@ fn reset_fields(sub: &str) -> &'static [Path] {
 }
 
 const FINALIZER: &str = "kubernetes";
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 #[cfg(test)]
 mod tests {
@@ -71,6 +95,7 @@ mod tests {
         RULES.prepare_for_create(&mut old, &request);
         assert_eq!(old.at(&["spec", "finalizers"]), Some(&value!(["x", "kubernetes"])));
         assert_eq!(old.str_at(&["status", "phase"]), Some("Active"));
+        assert_eq!(old.str_at(&["metadata", "labels", NAME_LABEL]), Some("n"));
 
         let sent = value!({"metadata": {"name": "n"}, "spec": {}, "status": {"phase": "Terminating"}});
         let after = |sub: &str| {

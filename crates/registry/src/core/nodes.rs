@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use corten_api::{Map, Str, Value};
 
+use crate::defaults::{child, copy_missing, is_absent, made, resource_list};
 use crate::prepare::{keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, NONE, UNKNOWN, age, cells, condition, name, str_at, str_or, text};
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "nodes",
     storage_prefix: "minions",
+    default,
     prepare_create: |_, _| {},
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -54,6 +56,34 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         kernel,
         info("containerRuntimeVersion"),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    pod_ranges(made(object, "spec"));
+    let Some(status) = child(object, "status") else { return };
+    if is_absent(status, "allocatable") {
+        copy_missing(status, "capacity", "allocatable");
+    }
+    resource_list(status, "capacity");
+    resource_list(status, "allocatable");
+}
+
+/// The first of several ranges is also said alone; where both are said and differ, the single one counts.
+fn pod_ranges(spec: &mut Map) {
+    let said = |range: &&Value| range.as_str().is_some_and(|range| !range.is_empty());
+    let first = spec.get("podCIDRs").and_then(Value::as_array).and_then(<[Value]>::first);
+    match (spec.get("podCIDR").filter(said), first) {
+        (None, Some(first)) if said(&first) => {
+            let first = first.clone();
+            spec.insert("podCIDR", first);
+        }
+        (Some(single), first) if Some(single) != first => {
+            let single = single.clone();
+            spec.insert("podCIDRs", vec![single]);
+        }
+        _ => {}
+    }
 }
 
 fn status(object: &Value) -> String {

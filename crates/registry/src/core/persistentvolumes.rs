@@ -2,6 +2,7 @@
 
 use corten_api::{Value, time, value};
 
+use crate::defaults::{fill_absent, fill_zero, host_path, made, resource_list};
 use crate::prepare::{copy, keep_status, resets_spec_or_status, same};
 use crate::rules::{Request, RowContext, Rules};
 use crate::table::{AGE, NAME, UNSET, age, cells, name, present, quantity, str_at, text, time_at};
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "persistentvolumes",
     storage_prefix: "persistentvolumes",
+    default,
     prepare_create,
     prepare_update: keep_status,
     prepare_subresource,
@@ -52,6 +54,16 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         age(object, context),
         object.str_at(&["spec", "volumeMode"]).unwrap_or(UNSET),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(made(object, "status"), "phase", "Pending");
+    let spec = made(object, "spec");
+    fill_zero(spec, "persistentVolumeReclaimPolicy", "Retain");
+    fill_absent(spec, "volumeMode", "Filesystem");
+    resource_list(spec, "capacity");
+    host_path(spec);
 }
 
 fn prepare_create(object: &mut Value, request: &Request<'_>) {

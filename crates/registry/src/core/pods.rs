@@ -4,6 +4,7 @@ mod defaults;
 mod prepare;
 mod print;
 mod qos;
+mod resources;
 
 use corten_api::{Str, Value};
 

@@ -2,7 +2,7 @@
 
 use corten_api::{Map, Str, Value};
 
-use crate::defaults::{child, is_zero, made, pod_spec};
+use crate::defaults::{child, is_zero, made, pod_spec, template_labels};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{GarbageCollection, Generation, RowContext, Rules, Scale, Selectable};
 use crate::selector::{label_set, labels};
@@ -67,13 +67,11 @@ fn default(object: &mut Value) {
 /// A controller without labels or selector has those of its template.
 fn labels_of_template(object: &mut Map) {
     let spec = made(object, "spec");
-    let template = spec.get("template").and_then(|template| template.at(&["metadata", "labels"]));
-    let Some(labels @ Value::Object(_)) = template.cloned() else { return };
-    if is_zero(spec, "selector") {
-        spec.insert("selector", labels.clone());
+    let labels = spec.get("template").and_then(|template| template.at(&["metadata", "labels"]));
+    if is_zero(spec, "selector")
+        && let Some(labels) = labels.cloned()
+    {
+        spec.insert("selector", labels);
     }
-    let metadata = made(object, "metadata");
-    if is_zero(metadata, "labels") {
-        metadata.insert("labels", labels);
-    }
+    template_labels(object);
 }

@@ -2,6 +2,7 @@
 
 use corten_api::{Map, Value};
 
+use crate::defaults::{made, resource_list};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, quantity, text};
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "resourcequotas",
     storage_prefix: "resourcequotas",
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
@@ -35,4 +37,12 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         column.push(format!("{resource}: {used}/{hard}"));
     }
     cells![name(object), requests.join(", "), limits.join(", "), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    resource_list(made(object, "spec"), "hard");
+    let status = made(object, "status");
+    resource_list(status, "hard");
+    resource_list(status, "used");
 }

@@ -1,9 +1,12 @@
 //! Secrets: data for pods that not everybody may see. The type never changes, nor does the data of an
 //! immutable one.
 
-use corten_api::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use corten_api::status::ErrorList;
+use corten_api::{Map, Value};
 
+use crate::defaults::{fill_zero, made};
 use crate::prepare::{copy, same};
 use crate::rules::{Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, count, field, name, str_at, text};
@@ -12,6 +15,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "secrets",
     storage_prefix: "secrets",
+    default,
     prepare_update,
     validate_update,
     selectable: &[Selectable { label: "type", value: |o| field(o, &["type"]) }],
@@ -22,6 +26,21 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["type"]), count(object, &["data"]), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(object, "type", "Opaque");
+    encode_text(object);
+}
+
+/// What was sent as text is kept as bytes, like the rest.
+fn encode_text(secret: &mut Map) {
+    let Some(Value::Object(entries)) = secret.remove("stringData") else { return };
+    let data = made(secret, "data");
+    for (key, text) in entries {
+        data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
 }
 
 /// The type is given once; an update need not repeat it.

@@ -1,6 +1,8 @@
 //! Services: a stable address in front of pods. Addresses and ports are given out elsewhere; here, a change
 //! of type drops what no longer applies.
 
+mod defaults;
+
 use std::collections::BTreeSet;
 
 use corten_api::Value;
@@ -17,6 +19,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "services",
     storage_prefix: "services/specs",
     name: NameRule::DnsLabel,
+    default: defaults::service,
     prepare_create: drop_status,
     prepare_update,
     prepare_subresource: status_keeps_spec,

@@ -2,7 +2,9 @@
 
 use corten_api::{Map, Str, Value};
 
-use super::{container, fill_absent, fill_zero, items, made, resource_list, resources, text_of, volume};
+use super::{
+    container, fill_absent, fill_zero, is_zero, items, made, resource_list, resources, text_of, volume,
+};
 
 /// Where a specification has its containers.
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -38,6 +40,18 @@ fn service_account(spec: &mut Map) {
     };
     let account = spec.get(from).cloned().unwrap_or_default();
     spec.insert(Str::new_static(to), account);
+}
+
+/// A workload without labels has those of its template.
+pub(crate) fn template_labels(object: &mut Map) {
+    if object.get("metadata").and_then(Value::as_object).is_some_and(|metadata| !is_zero(metadata, "labels"))
+    {
+        return;
+    }
+    let labels = object.get("spec").and_then(|spec| spec.at(&["template", "metadata", "labels"]));
+    if let Some(labels @ Value::Object(_)) = labels.cloned() {
+        made(object, "metadata").insert("labels", labels);
+    }
 }
 
 /// With the host's network, a container's ports are the host's.

@@ -8,34 +8,38 @@ use crate::core::persistentvolumeclaims::default_spec;
 
 /// Readable by all, writable by the owner.
 const FILE_MODE: i32 = 0o644;
+/// What is at a path of the host is not checked.
+const ANY_TYPE: &str = "";
 
 pub(super) fn volume(volume: &mut Map) {
     if volume.iter().all(|(key, value)| key == "name" || value.is_null()) {
         volume.insert("emptyDir", Value::object());
         return;
     }
-    host_path(volume);
-    for kind in ["secret", "configMap"] {
-        if let Some(source) = child(volume, kind) {
-            fill_absent(source, "defaultMode", FILE_MODE);
+    for (kind, source) in volume.iter_mut() {
+        let Some(source) = source.as_object_mut() else { continue };
+        match kind.as_str() {
+            "hostPath" => fill_absent(source, "type", ANY_TYPE),
+            "secret" | "configMap" => fill_absent(source, "defaultMode", FILE_MODE),
+            "downwardAPI" => {
+                fill_absent(source, "defaultMode", FILE_MODE);
+                items(source, "items").for_each(field_ref);
+            }
+            "projected" => {
+                fill_absent(source, "defaultMode", FILE_MODE);
+                items(source, "sources").for_each(projection);
+            }
+            "image" if is_zero(source, "pullPolicy") => {
+                let policy = pull_policy(text_of(source, "reference"));
+                fill_zero(source, "pullPolicy", policy);
+            }
+            "ephemeral" => {
+                if let Some(template) = child(source, "volumeClaimTemplate") {
+                    default_spec(made(template, "spec"));
+                }
+            }
+            _ => {}
         }
-    }
-    if let Some(source) = child(volume, "downwardAPI") {
-        fill_absent(source, "defaultMode", FILE_MODE);
-        items(source, "items").for_each(field_ref);
-    }
-    if let Some(source) = child(volume, "projected") {
-        fill_absent(source, "defaultMode", FILE_MODE);
-        items(source, "sources").for_each(projection);
-    }
-    if let Some(image) = child(volume, "image")
-        && is_zero(image, "pullPolicy")
-    {
-        let policy = pull_policy(text_of(image, "reference"));
-        fill_zero(image, "pullPolicy", policy);
-    }
-    if let Some(template) = child(volume, "ephemeral").and_then(|e| child(e, "volumeClaimTemplate")) {
-        default_spec(made(template, "spec"));
     }
 }
 
@@ -48,9 +52,9 @@ fn projection(source: &mut Map) {
     }
 }
 
-/// The member `hostPath`, of a volume or a persistent one: no type means no check of what is there.
+/// The member `hostPath` of a persistent volume.
 pub(crate) fn host_path(volume: &mut Map) {
     if let Some(path) = child(volume, "hostPath") {
-        fill_absent(path, "type", "");
+        fill_absent(path, "type", ANY_TYPE);
     }
 }

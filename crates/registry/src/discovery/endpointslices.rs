@@ -3,6 +3,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_absent, items};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, first_few, name, str_at, text};
 
@@ -14,6 +15,7 @@ pub(crate) const RULES: Rules = Rules {
         initial: 1,
         counts: &[&["addressType"], &["endpoints"], &["ports"], &["metadata", "labels"]],
     },
+    default,
     columns: &[
         NAME,
         text("AddressType", "What its addresses are."),
@@ -43,4 +45,12 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         first_few(&addresses, MOST),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    for port in items(object, "ports") {
+        fill_absent(port, "name", "");
+        fill_absent(port, "protocol", "TCP");
+    }
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use corten_api::Value;
 
+use crate::defaults::{fill_zero, made};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -15,6 +16,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "flowschemas",
     storage_prefix: "flowschemas",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
@@ -42,6 +44,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         age(object, context),
         condition(object, "Dangling").map_or("?", |c| str_at(c, &["status"])),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(made(object, "spec"), "matchingPrecedence", 1000);
 }
 
 fn precedence(object: &Value) -> i64 {

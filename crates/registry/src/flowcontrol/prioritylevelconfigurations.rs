@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{child, fill_absent, fill_zero, made};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -13,6 +14,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "prioritylevelconfigurations",
     storage_prefix: "prioritylevelconfigurations",
     generation: Generation::SPEC,
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
@@ -49,4 +51,23 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         queuing("queueLengthLimit"),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    if let Some(limited) = child(spec, "limited") {
+        fill_absent(limited, "nominalConcurrencyShares", 30);
+        fill_absent(limited, "lendablePercent", 0);
+        if let Some(queues) = child(limited, "limitResponse").and_then(|response| child(response, "queuing"))
+        {
+            fill_zero(queues, "handSize", 8);
+            fill_zero(queues, "queues", 64);
+            fill_zero(queues, "queueLengthLimit", 50);
+        }
+    }
+    if let Some(exempt) = child(spec, "exempt") {
+        fill_absent(exempt, "nominalConcurrencyShares", 0);
+        fill_absent(exempt, "lendablePercent", 0);
+    }
 }

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{child, fill_absent, made};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, age, cells, str_at, text};
 
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "ingressclasses",
     storage_prefix: "ingressclasses",
     generation: Generation::SPEC,
+    default,
     columns: &[
         NAME,
         text("Controller", "Who serves ingresses of this class."),
@@ -39,4 +41,11 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         parameters.unwrap_or_else(|| NONE.to_owned()),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(parameters) = child(made(object, "spec"), "parameters") {
+        fill_absent(parameters, "scope", "Cluster");
+    }
 }

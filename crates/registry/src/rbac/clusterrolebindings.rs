@@ -8,6 +8,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "clusterrolebindings",
     storage_prefix: "clusterrolebindings",
     name: NameRule::PathSegment,
+    default: rolebindings::default,
     create_on_update: true,
     columns: rolebindings::COLUMNS,
     row: rolebindings::row,

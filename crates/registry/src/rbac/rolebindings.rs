@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{fill_zero, items, made, text_of};
 use crate::rules::{Column, NameRule, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "rolebindings",
     storage_prefix: "rolebindings",
     name: NameRule::PathSegment,
+    default,
     create_on_update: true,
     columns: COLUMNS,
     row,
@@ -46,3 +48,16 @@ pub(crate) fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         subjects("ServiceAccount", account),
     ]
 }
+
+/// Users and groups are in the group of roles; so is what a binding refers to.
+pub(crate) fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_zero(made(object, "roleRef"), "apiGroup", GROUP);
+    for subject in items(object, "subjects") {
+        if matches!(text_of(subject, "kind"), "User" | "Group") {
+            fill_zero(subject, "apiGroup", GROUP);
+        }
+    }
+}
+
+const GROUP: &str = "rbac.authorization.k8s.io";

@@ -2,6 +2,8 @@
 
 use corten_api::{Value, time};
 
+use super::taints;
+use crate::defaults::made;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, same, status_keeps_spec_and_metadata,
 };
@@ -14,7 +16,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_version: "v1beta2",
     storage_prefix: "devicetaintrules",
     generation: Generation::SPEC,
-    prepare_create: drop_status,
+    prepare_create,
     prepare_update,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
@@ -42,10 +44,48 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 
 const TIME_ADDED: &[&str] = &["spec", "taint", "timeAdded"];
 
+fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    drop_status(object, request);
+    date(object, request);
+}
+
+fn date(object: &mut Value, request: &Request<'_>) {
+    if let Some(object) = object.as_object_mut() {
+        taints::date(made(made(object, "spec"), "taint"), request);
+    }
+}
+
 /// A taint with another effect is another taint: it is added now.
 fn prepare_update(object: &mut Value, old: &Value, request: &Request<'_>) {
     keep_status(object, old, request);
+    date(object, request);
     if !same(object, old, &["spec", "taint", "effect"]) && same(object, old, TIME_ADDED) {
         object.set(TIME_ADDED, time::format(request.now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn taints_are_dated() {
+        let request =
+            |second: i64| Request { now: jiff::Timestamp::from_second(second).unwrap(), user: None };
+        let mut old = value!({"spec": {"taint": {"key": "k", "effect": "NoSchedule"}}});
+        RULES.prepare_for_create(&mut old, &request(1));
+        assert_eq!(old.str_at(TIME_ADDED), Some("1970-01-01T00:00:01Z"));
+
+        let after = |change: fn(&mut Value)| {
+            let mut new = old.clone();
+            change(&mut new);
+            RULES.prepare_for_update("", &mut new, &old, &request(2));
+            new.str_at(TIME_ADDED).unwrap_or_default().to_owned()
+        };
+        assert_eq!(after(|_| {}), "1970-01-01T00:00:01Z");
+        assert_eq!(after(|o| o.set(&["spec", "taint", "effect"], "NoExecute")), "1970-01-01T00:00:02Z");
+        assert_eq!(after(|o| drop(o.remove(TIME_ADDED))), "1970-01-01T00:00:02Z");
     }
 }

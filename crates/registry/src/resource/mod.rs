@@ -6,3 +6,4 @@ pub(crate) mod resourceclaims;
 pub(crate) mod resourceclaimtemplates;
 pub(crate) mod resourcepoolstatusrequests;
 pub(crate) mod resourceslices;
+mod taints;

@@ -1,7 +1,8 @@
 //! Resource claims: devices asked for and given. What drivers report of a device goes with it.
 
-use corten_api::Value;
+use corten_api::{Map, Value};
 
+use crate::defaults::{child, fill_zero, items, made, text_of};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, same, status_keeps_spec_and_metadata,
 };
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
     resource: "resourceclaims",
     storage_prefix: "resourceclaims",
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource,
@@ -24,6 +26,28 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), state(object), age(object, context)]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    default_spec(made(object, "spec"));
+}
+
+pub(super) fn default_spec(spec: &mut Map) {
+    for request in items(made(spec, "devices"), "requests") {
+        if let Some(exactly) = child(request, "exactly") {
+            allocation(exactly);
+        }
+        items(request, "firstAvailable").for_each(allocation);
+    }
+}
+
+/// One device, unless said otherwise.
+fn allocation(request: &mut Map) {
+    fill_zero(request, "allocationMode", "ExactCount");
+    if text_of(request, "allocationMode") == "ExactCount" {
+        fill_zero(request, "count", 1);
+    }
 }
 
 fn state(object: &Value) -> String {

@@ -2,7 +2,9 @@
 
 use corten_api::Value;
 
-use crate::rules::{Generation, RowContext, Rules, Selectable};
+use super::taints;
+use crate::defaults::{items, made};
+use crate::rules::{Generation, Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
 
 pub(crate) const RULES: Rules = Rules {
@@ -10,6 +12,8 @@ pub(crate) const RULES: Rules = Rules {
     resource: "resourceslices",
     storage_prefix: "resourceslices",
     generation: Generation::SPEC,
+    prepare_create: date_taints,
+    prepare_update: |object, _, request| date_taints(object, request),
     delete_returns_object: true,
     selectable: &[
         Selectable { label: "spec.nodeName", value: |o| field(o, &["spec", "nodeName"]) },
@@ -35,4 +39,29 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         str_at(object, &["spec", "pool", "name"]),
         age(object, context),
     ]
+}
+
+fn date_taints(object: &mut Value, request: &Request<'_>) {
+    let Some(object) = object.as_object_mut() else { return };
+    let devices = items(made(object, "spec"), "devices");
+    for taint in devices.flat_map(|device| items(device, "taints")) {
+        taints::date(taint, request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn taints_are_dated() {
+        let mut slice = value!({"spec": {"devices": [{"name": "d"}, {"taints": [{"key": "k"}]}]}});
+        let old = slice.clone();
+        let request = Request { now: jiff::Timestamp::UNIX_EPOCH, user: None };
+        RULES.prepare_for_update("", &mut slice, &old, &request);
+        let taint = &slice.items_at(&["spec", "devices"])[1].items_at(&["taints"])[0];
+        assert_eq!(taint.str_at(&["timeAdded"]), Some("1970-01-01T00:00:00Z"));
+    }
 }

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::fill_absent;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, boolean, cells, int_at, integer, name, str_at, text};
 
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "priorityclasses",
     storage_prefix: "priorityclasses",
     generation: Generation { initial: 1, counts: &[] },
+    default,
     columns: &[
         NAME,
         integer("Value", "The priority pods of this class get."),
@@ -29,4 +31,9 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         age(object, context),
         str_at(object, &["preemptionPolicy"]),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_absent(object, "preemptionPolicy", "PreemptLowerPriority");
 }

@@ -1,7 +1,8 @@
 //! CSI drivers. The generation counts changes only: a new driver has none.
 
-use corten_api::Value;
+use corten_api::{Value, value};
 
+use crate::defaults::{fill_absent, is_zero, made};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, UNSET, age, boolean, cells, joined, name, str_at, text};
 
@@ -10,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     resource: "csidrivers",
     storage_prefix: "csidrivers",
     generation: Generation { initial: 0, counts: &[&["spec"]] },
+    default,
     unconditional_update: false,
     delete_returns_object: true,
     columns: &[
@@ -46,4 +48,19 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         modes,
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    let spec = made(object, "spec");
+    fill_absent(spec, "attachRequired", true);
+    fill_absent(spec, "podInfoOnMount", false);
+    fill_absent(spec, "storageCapacity", false);
+    fill_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    fill_absent(spec, "requiresRepublish", false);
+    fill_absent(spec, "seLinuxMount", false);
+    fill_absent(spec, "preventPodSchedulingIfMissing", false);
+    if is_zero(spec, "volumeLifecycleModes") {
+        spec.insert("volumeLifecycleModes", value!(["Persistent"]));
+    }
 }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use corten_api::{Str, Value};
 
+use crate::defaults::fill_absent;
 use crate::rules::{Listing, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, field, str_at, text, time_at};
 
@@ -11,6 +12,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "storageclasses",
     storage_prefix: "storageclasses",
+    default,
     delete_returns_object: true,
     columns: &[
         NAME,
@@ -38,6 +40,12 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         object.bool_at(&["allowVolumeExpansion"]).unwrap_or(false),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    fill_absent(object, "reclaimPolicy", "Delete");
+    fill_absent(object, "volumeBindingMode", "Immediate");
 }
 
 /// Of the classes annotated as the default the youngest counts, and of equally young ones the first by name.

@@ -2,6 +2,7 @@
 
 use corten_api::Value;
 
+use crate::defaults::{child, host_path, made, resource_list};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -12,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "volumeattachments",
     storage_prefix: "volumeattachments",
+    default,
     prepare_create: drop_status,
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
@@ -39,4 +41,12 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         object.bool_at(&["status", "attached"]).unwrap_or(false),
         age(object, context),
     ]
+}
+
+fn default(object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    if let Some(volume) = child(made(made(object, "spec"), "source"), "inlineVolumeSpec") {
+        resource_list(volume, "capacity");
+        host_path(volume);
+    }
 }

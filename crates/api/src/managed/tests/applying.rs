@@ -374,13 +374,7 @@ fn free_form_objects_have_members_and_embedded_ones_do_not() {
             patch: schema::PatchStrategy::default(),
             enum_values: Vec::new(),
         };
-        let schema = Struct {
-            package: "x/v1".into(),
-            name: "X".into(),
-            fields: vec![field],
-            atomic: false,
-            union: None,
-        };
+        let schema = Struct::new("x/v1".into(), "X".into(), vec![field]);
         let parse = |text: &str| json::parse(format!(r#"{{"spec":{text}}}"#).as_bytes()).unwrap();
         let found = compare::compare(&parse(old), &parse(new), &schema).unwrap();
         let merged = merge::merge(&parse(old), &parse(new), &schema).unwrap();

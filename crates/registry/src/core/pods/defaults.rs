@@ -44,12 +44,10 @@ fn addresses(status: &mut Map) {
     let first = status.get("podIPs").and_then(Value::as_array).and_then(<[Value]>::first);
     let first = first.map(|address| address.str_at(&["ip"]).unwrap_or_default());
     match (single, first) {
-        ("", None) => {}
+        ("", None | Some("")) => {}
         ("", Some(first)) => {
-            if !first.is_empty() {
-                let first = Value::from(first);
-                status.insert("podIP", first);
-            }
+            let first = Value::from(first);
+            status.insert("podIP", first);
         }
         (single, first) if Some(single) != first => {
             let list = value!([{"ip": single}]);

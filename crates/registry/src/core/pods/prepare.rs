@@ -2,7 +2,7 @@
 
 use corten_api::{Map, Value, time, value};
 
-use super::qos;
+use super::{qos, resources};
 use crate::prepare::{copy, keep_metadata, same};
 use crate::rules::Request;
 use crate::table::{int_at, present, str_at};
@@ -20,6 +20,7 @@ pub(super) fn create(pod: &mut Value, request: &Request<'_>) {
     }
     merge_label_keys(pod);
     apply_apparmor_annotations(pod);
+    resources::complete(pod);
     let class = qos::class(pod).name();
     pod.set(&["status", "qosClass"], class);
 }
@@ -92,9 +93,10 @@ fn ephemeral_containers(pod: &mut Value, old: &Value) {
     }
 }
 
-/// Resources of existing containers may change, and how they react to that. A request that adds, drops,
-/// moves or renames containers passes as it is: validation will refuse it.
+/// Resources of the pod and its containers may change, and how these react to that. A request that adds,
+/// drops, moves or renames containers passes as it is: validation will refuse it.
 fn resize(pod: &mut Value, old: &Value) {
+    const OWN: &[&str] = &["spec", "resources"];
     const LISTS: [[&str; 2]; 2] = [["spec", "containers"], ["spec", "initContainers"]];
     if LISTS.iter().any(|list| pod.items_at(list).len() != old.items_at(list).len()) {
         return;
@@ -110,7 +112,12 @@ fn resize(pod: &mut Value, old: &Value) {
         });
         if renamed { new.to_vec() } else { merged.collect() }
     });
+    // A client that does not know of a pod's own resources leaves them alone.
+    let own = pod.remove(OWN).filter(|own| !own.is_null());
     copy(pod, old, &["spec"]);
+    if let Some(own) = own {
+        pod.set(OWN, own);
+    }
     copy(pod, old, &["status"]);
     keep_metadata(pod, old);
     for (list, containers) in LISTS.iter().zip(resized) {
@@ -118,6 +125,7 @@ fn resize(pod: &mut Value, old: &Value) {
             pod.set(list, containers);
         }
     }
+    resources::complete(pod);
 }
 
 /// `matchLabelKeys` of affinity terms become plain requirements with the pod's own labels.
