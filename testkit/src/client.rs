@@ -302,7 +302,7 @@ impl Client {
 impl Watch {
     /// The next event; fails if there is none before the deadline, or ever.
     #[track_caller]
-    pub fn next(&mut self) -> Value {
+    pub fn event(&mut self) -> Value {
         match self.try_next() {
             Ok(event) => event,
             Err(end) => panic!("{}: the watch ended ({end:?}) where an event was due", self.asked),
@@ -312,7 +312,7 @@ impl Watch {
     /// The next event of a type, and its object.
     #[track_caller]
     pub fn expect(&mut self, event_type: &str) -> Value {
-        let mut event = self.next();
+        let mut event = self.event();
         assert_eq!(event["type"], event_type, "{}: {event}", self.asked);
         event["object"].take()
     }

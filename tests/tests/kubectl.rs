@@ -135,9 +135,9 @@ fn objects_are_created_read_changed_and_deleted() {
 
 fn reads(kubectl: &Kubectl) {
     let table = kubectl.ok("get deployments");
-    let mut lines = table.lines().map(words);
-    assert_eq!(lines.next().unwrap(), ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
-    assert_eq!(lines.next().unwrap()[..2], ["web", "0/2"]);
+    let lines: Vec<Vec<&str>> = table.lines().map(words).collect();
+    assert_eq!(lines[0], ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    assert_eq!(lines[1][..2], ["web", "0/2"]);
     let wide = kubectl.ok("get deploy web -o wide --show-labels");
     assert!(wide.contains("registry.example/image:1") && wide.contains("app=web"), "{wide}");
     assert_eq!(kubectl.ok("get deploy -o name"), "deployment.apps/web\n");

@@ -189,7 +189,7 @@ fn check_events(watch: &mut Watch, path: &str) {
     let uid = &first["metadata"]["uid"];
     let mut last = revision(&first);
     loop {
-        let event = watch.next();
+        let event = watch.event();
         let object = &event["object"];
         assert_eq!(object["metadata"]["uid"], *uid, "{path}: {event}");
         assert!(revision(object) > last, "{path}: {event}");

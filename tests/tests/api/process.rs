@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 use corten_e2e::pod;
-use corten_testkit::{DEADLINE, DataDirectory, Server, WatchEnd};
+use corten_testkit::{Client, DEADLINE, DataDirectory, Request, Server, WatchEnd};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -14,36 +14,52 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Writers at work when the server is killed.
 const WRITERS: usize = 8;
 
+/// What the server has acknowledged of an object: its metadata, or none once it is deleted.
+type Acknowledged = BTreeMap<String, Option<Value>>;
+
 #[test]
 fn nothing_acknowledged_is_lost_when_it_is_killed() {
     let mut server = Server::start();
-    let mut known: BTreeMap<String, Value> = BTreeMap::new();
+    let mut known = Acknowledged::new();
     for round in 0..3 {
-        let acknowledged = write_until_killed(&mut server, round, 60 + 70 * round);
-        known.extend(acknowledged);
+        known.extend(write_until_killed(&mut server, round, 150 + 100 * round));
         server.restart();
         let list = server.client().get(PODS).expect(200);
-        let found: BTreeMap<&str, &Value> = list["items"]
-            .as_array()
-            .map_or(&[][..], Vec::as_slice)
+        let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let found: BTreeMap<&str, &Value> = items
             .iter()
             .map(|item| (item["metadata"]["name"].as_str().unwrap_or_default(), &item["metadata"]))
             .collect();
-        for (name, metadata) in &known {
-            let metadata_now = found.get(name.as_str());
-            assert_eq!(metadata_now.map(|m| &m["uid"]), Some(&metadata["uid"]), "{name} was acknowledged");
-            let acknowledged = &metadata["annotations"]["round"];
-            assert_eq!(metadata_now.map(|m| &m["annotations"]["round"]), Some(acknowledged), "{name}");
+        for (name, acknowledged) in &known {
+            check_kept(name, acknowledged.as_ref(), found.get(name.as_str()).copied());
         }
-        let newest = known.values().filter_map(revision).max().unwrap();
+        let newest = known.values().flatten().filter_map(revision).max().unwrap();
         let next = server.client().post(PODS, &pod(&format!("after-{round}"))).expect(201);
         assert!(revision(&next["metadata"]).unwrap() > newest, "revisions are never used twice");
     }
 }
 
-/// Creates and updates pods from several connections; kills the server once `enough` are acknowledged.
-fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> BTreeMap<String, Value> {
-    let acknowledged = Mutex::new(BTreeMap::new());
+/// An object is as it was acknowledged, or further if the server was killed while it answered.
+#[track_caller]
+fn check_kept(name: &str, acknowledged: Option<&Value>, found: Option<&Value>) {
+    match (acknowledged, found) {
+        (None, None) => {}
+        (None, Some(found)) => panic!("{name} was deleted and is back: {found}"),
+        (Some(acknowledged), None) => panic!("{name} was acknowledged and is lost: {acknowledged}"),
+        (Some(acknowledged), Some(found)) => {
+            assert_eq!(found["uid"], acknowledged["uid"], "{name}");
+            assert!(revision(found) >= revision(acknowledged), "{name}: {found}, not {acknowledged}");
+            if revision(found) == revision(acknowledged) {
+                assert_eq!(found, acknowledged, "{name}");
+            }
+        }
+    }
+}
+
+/// Creates, updates and deletes pods from several connections; kills the server once `enough` writes are
+/// acknowledged.
+fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> Acknowledged {
+    let acknowledged = Mutex::new(Acknowledged::new());
     let count = AtomicUsize::new(0);
     let (reached, kill) = channel();
     let credentials = server.credentials().clone();
@@ -52,22 +68,33 @@ fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> BTree
             let (acknowledged, count, reached, credentials) =
                 (&acknowledged, &count, reached.clone(), &credentials);
             scope.spawn(move || {
-                let client = corten_testkit::Client::new(credentials).expect("the kubeconfig is good");
-                for index in 0.. {
-                    let name = format!("p-{round}-{writer}-{index}");
-                    let mut object = pod(&name);
-                    object["metadata"]["annotations"] = json!({"round": "0"});
-                    let create = corten_testkit::Request::new("POST", PODS).json(&object);
-                    let Ok(response) = client.try_send(&create) else { return };
-                    let created = response.expect(201);
-                    acknowledged
-                        .lock()
-                        .expect("no writer panics")
-                        .insert(name.clone(), created["metadata"].clone());
+                let client = Client::new(credentials).expect("the kubeconfig is good");
+                let acknowledge = |name: &str, metadata: Option<Value>| {
+                    acknowledged.lock().expect("no writer panics").insert(name.to_owned(), metadata);
                     if count.fetch_add(1, Ordering::Relaxed) + 1 == enough {
                         let _ = reached.send(());
                     }
-                }
+                };
+                let unknown = |name: &str| {
+                    acknowledged.lock().expect("no writer panics").remove(name);
+                };
+                // Ends when the server does.
+                let write = |index: usize| -> std::io::Result<()> {
+                    let name = format!("p-{round}-{writer}-{index}");
+                    let path = format!("{PODS}/{name}");
+                    let create = client.try_send(&Request::new("POST", PODS).json(&pod(&name)))?;
+                    acknowledge(&name, Some(create.expect(201)["metadata"].take()));
+                    let label = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
+                    let label = Request::new("PATCH", &path).body("application/merge-patch+json", label);
+                    acknowledge(&name, Some(client.try_send(&label)?.expect(200)["metadata"].take()));
+                    if index % 2 == 0 {
+                        unknown(&name);
+                        client.try_send(&Request::new("DELETE", &path))?.expect_status(200);
+                        acknowledge(&name, None);
+                    }
+                    Ok(())
+                };
+                (0..).try_for_each(write)
             });
         }
         kill.recv_timeout(DEADLINE).expect("writes are acknowledged");
