@@ -111,6 +111,17 @@ impl Status {
         Status::new(406, "NotAcceptable", message)
     }
 
+    /// Nothing the client accepts is served at all.
+    pub fn no_representation(served: &[&str]) -> Status {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", served.join(", "));
+        Status::new(406, "NotAcceptable", message)
+    }
+
+    /// A patch of no known kind.
+    pub fn unsupported_patch() -> Status {
+        Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    }
+
     pub fn unsupported_media_type(accepted: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",

@@ -100,7 +100,8 @@ impl Server {
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = identity::authenticate(peer, &parts.headers)?;
-        identity::authorize(&user, &info, path)?;
+        let user = identity::impersonate(user, &parts.headers, &info)?;
+        identity::authorize(&user, &named(&info, &query), path)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -202,8 +203,35 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     })
 }
 
-/// A path must fit the resource's scope.
+/// A list of one name is, to authorization, about that name.
+fn named(info: &RequestInfo, query: &Query) -> RequestInfo {
+    let mut info = info.clone();
+    if let Some(at) = &mut info.resource
+        && at.name.is_empty()
+        && let Ok(selector) = corten_api::selector::FieldSelector::parse(query.text("fieldSelector"))
+        && let Some(name) = selector.require_exact_match("metadata.name")
+    {
+        at.name = name.into();
+    }
+    info
+}
+
+/// A path must fit the method and the resource's scope.
 fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
+    let at = &call.at;
+    let mismatch = match verb {
+        "create" => !at.name.is_empty() && at.subresource.is_empty(),
+        "update" | "patch" => at.name.is_empty(),
+        _ => false,
+    };
+    let across = call.served.resource.namespaced && at.namespace.is_empty() && at.name.is_empty();
+    if mismatch || (across && matches!(verb, "create" | "deletecollection")) {
+        return Err(Status::method_not_allowed());
+    }
+    if let Some(why) = corten_api::names::path_segment_name(&at.name).first().filter(|_| !at.name.is_empty())
+    {
+        return Err(Status::bad_request(format!("Name parameter invalid: {:?}: {why}", at.name)));
+    }
     let resource = call.served.resource;
     let in_namespace = !call.at.namespace.is_empty();
     let is_namespaces = resource.name == "namespaces" && resource.group.is_empty();
@@ -270,7 +298,10 @@ fn error_format(headers: &HeaderMap) -> Wanted {
     let wanted = crate::negotiate::wanted(headers, None, false)
         .or_else(|_| crate::negotiate::wanted(headers, None, true));
     match wanted {
-        Ok(wanted) => Wanted { view: View::Object, ..wanted },
+        Ok(wanted) if wanted.view != View::Object => {
+            Wanted { format: Format::Json, view: View::Object, ..wanted }
+        }
+        Ok(wanted) => wanted,
         Err(_) => Wanted { format: Format::Json, view: View::Object, pretty: false },
     }
 }

@@ -47,7 +47,7 @@ impl DeleteOptions {
             grace: query.int("gracePeriodSeconds")?,
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
-            dry_run: call::dry_run(query.all("dryRun"))?,
+            dry_run: call::dry_run(query.all("dryRun"), "DeleteOptions")?,
             ..DeleteOptions::default()
         })
     }
@@ -78,8 +78,10 @@ impl DeleteOptions {
             orphan_dependents: tree.bool_at(&["orphanDependents"]),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            dry_run: call::dry_run(tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str))?
-                || call.dry_run()?,
+            dry_run: call::dry_run(
+                tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str),
+                "DeleteOptions",
+            )? || call.dry_run("DeleteOptions")?,
         })
     }
 

@@ -50,7 +50,12 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
 
 /// The URL and the object must agree on the namespace; one that leaves it out gets it.
 pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
-    let in_url = if call.served.resource.namespaced { call.at.namespace.as_str() } else { "" };
+    if !call.served.resource.namespaced {
+        // Whatever a cluster-scoped object says of a namespace is dropped.
+        meta::of(object).remove("namespace");
+        return Ok(());
+    }
+    let in_url = call.at.namespace.as_str();
     let in_object = meta::namespace(object);
     if in_object.is_empty() {
         meta::set_text(object, "namespace", in_url);
@@ -64,12 +69,14 @@ pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// The URL and the object must agree on the name; one that leaves it out gets it.
+/// The URL and the object must agree on the name.
 pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_object = meta::name(object);
     if in_object.is_empty() {
-        meta::set_text(object, "name", &call.at.name);
-        return Ok(());
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.at.name
+        )));
     }
     if in_object != call.at.name {
         return Err(Status::bad_request(format!(
@@ -112,8 +119,11 @@ pub(super) fn for_update(
 ) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
+    if let Some(created) = old.at(&["metadata", "creationTimestamp"]) {
+        metadata.insert("creationTimestamp", created.clone());
+    }
     // What only the server sets is kept when a client leaves it out.
-    for kept in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for kept in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if metadata.get(kept).is_none_or(Value::is_null)
             && let Some(value) = old.at(&["metadata", kept])
         {

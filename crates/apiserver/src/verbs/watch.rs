@@ -287,8 +287,9 @@ impl Watcher {
             Ok(tree) => {
                 let shown = match self.wanted.view {
                     View::Metadata => respond::partial(&tree),
-                    View::Table => {
-                        let table = respond::table(&self.served, vec![tree], Map::new(), &self.table);
+                    View::Table(version) => {
+                        let table =
+                            respond::table(&self.served, vec![tree], Map::new(), &self.table, version);
                         self.table.no_headers = true;
                         table
                     }
@@ -340,12 +341,13 @@ impl Watcher {
         }
         let shown = match self.wanted.view {
             View::Metadata => respond::partial(&object),
-            View::Table => {
+            View::Table(version) => {
                 let mut table = respond::table(
                     &self.served,
                     Vec::new(),
                     Map::new(),
                     &TableQuery { no_headers: true, ..self.table.clone() },
+                    version,
                 );
                 table.set(&["metadata", "resourceVersion"], revision.to_string());
                 table

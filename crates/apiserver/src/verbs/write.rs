@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use corten_api::schema::Struct;
 use corten_api::status::ErrorList;
-use corten_api::{Status, Value, encoded, managed, meta, time};
+use corten_api::{Status, Str, Value, encoded, managed, meta, time};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
 
 use super::{list, prepare};
@@ -53,7 +54,7 @@ impl Current {
 
 pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run()?;
+    let dry_run = call.dry_run("CreateOptions")?;
     let wanted = call.wanted()?;
     check_manager(call, "CreateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
@@ -114,7 +115,7 @@ pub(super) async fn create_object(
 
 pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run()?;
+    let dry_run = call.dry_run("UpdateOptions")?;
     let wanted = call.wanted()?;
     check_manager(call, "UpdateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
@@ -240,7 +241,8 @@ pub(crate) async fn replace_owned(
     replace_stored(call, cache, current, new, dry_run).await
 }
 
-/// `replace` for a new number of replicas: the object's own spec, changed through its `scale`.
+/// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
+/// `scale`.
 pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
@@ -248,7 +250,6 @@ pub(crate) async fn replace_scaled(
     mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    own_changes(call, "scale", Some(&current.tree), &mut new);
     prepare::for_update(call, "", &mut new, &current.tree)?;
     replace_stored(call, cache, current, new, dry_run).await
 }
@@ -316,28 +317,48 @@ pub(crate) fn store_failure(error: StoreError) -> Status {
     }
 }
 
-/// Records who owns what this request changes.
-pub(super) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
-    let (manager, now) = (call.manager(), time::format(call.now));
-    let filter = prepare::ownership_filter(call, subresource);
-    managed::update(&context(call, subresource, &manager, &now, filter.as_ref()), live, new);
+/// What field management needs to know of a request, owned.
+pub(super) struct Ownership {
+    manager: Str,
+    now: Str,
+    filter: Option<managed::Filter>,
+    subresource: String,
 }
 
-pub(super) fn context<'a>(
-    call: &'a Call,
-    subresource: &'a str,
-    manager: &'a str,
-    now: &'a str,
-    filter: Option<&'a managed::Filter>,
-) -> managed::Context<'a> {
-    managed::Context {
-        schema: &call.served.schema,
-        api_version: &call.served.api_version,
-        manager,
-        subresource,
-        now,
-        filter,
+impl Ownership {
+    pub(super) fn of(call: &Call, subresource: &str) -> Ownership {
+        Ownership {
+            manager: call.manager(),
+            now: time::format(call.now),
+            filter: prepare::ownership_filter(call, subresource),
+            subresource: subresource.to_owned(),
+        }
     }
+
+    pub(super) fn context<'a>(&'a self, call: &'a Call) -> managed::Context<'a> {
+        self.context_for(&call.served.schema, &call.served.api_version)
+    }
+
+    /// For a body of another type than the resource's own.
+    pub(super) fn context_for<'a>(
+        &'a self,
+        schema: &'a Struct,
+        api_version: &'a str,
+    ) -> managed::Context<'a> {
+        managed::Context {
+            schema,
+            api_version,
+            manager: &self.manager,
+            subresource: &self.subresource,
+            now: &self.now,
+            filter: self.filter.as_ref(),
+        }
+    }
+}
+
+/// Records who owns what this request changes.
+fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
+    managed::update(&Ownership::of(call, subresource).context(call), live, new);
 }
 
 fn check_manager(call: &Call, options: &str) -> Result<(), Status> {
