@@ -257,7 +257,9 @@ impl Status {
         if !self.reason.is_empty() {
             map.insert("reason", self.reason);
         }
-        if let Some(details) = self.details.to_value() {
+        // A generic refusal has details with nothing in them.
+        let generic = matches!(self.code, 403 | 404 | 405 | 406).then(Value::object);
+        if let Some(details) = self.details.to_value().or(generic) {
             map.insert("details", details);
         }
         map.insert("code", i64::from(self.code));

@@ -143,10 +143,15 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
 
 /// What a watch is to be sent as: media types may carry `;stream=watch`.
 pub(crate) fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
-    wanted(headers, Some("false"), false).or_else(|refusal| {
-        // A watch accepts the list form of the metadata view as well.
-        wanted(headers, Some("false"), true).map_err(|_| refusal)
-    })
+    wanted(headers, Some("false"), false)
+        .or_else(|refusal| {
+            // A watch accepts the list form of the metadata view as well.
+            wanted(headers, Some("false"), true).map_err(|_| refusal)
+        })
+        .and_then(|wanted| match wanted.format {
+            Format::Yaml => Err(Status::not_acceptable(&SERVED)),
+            _ => Ok(wanted),
+        })
 }
 
 /// The media type of the body, without parameters; empty means JSON.

@@ -40,8 +40,7 @@ pub(crate) fn answer(
         "" => discovery::answer(server, trimmed, query, headers),
         "api" | "apis" if reads => discovery::answer(server, trimmed, query, headers),
         "api" | "apis" | "version" if !reads => Err(Status::method_not_allowed()),
-        _ if !reads => Ok(respond::text(404, "404 page not found\n")),
-        _ => Err(Status::unknown_path()),
+        _ => Ok(respond::text(404, "404 page not found\n")),
     }
 }
 

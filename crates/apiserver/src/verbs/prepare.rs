@@ -106,6 +106,7 @@ pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> 
         "metadata",
         &mut errors,
     );
+    validate_finalizers(object, &mut errors);
     (rules.validate_create)(object, &mut errors);
     accept(call, object, &errors)
 }
@@ -119,6 +120,7 @@ pub(super) fn for_update(
 ) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
+    metadata.remove("selfLink");
     if let Some(created) = old.at(&["metadata", "creationTimestamp"]) {
         metadata.insert("creationTimestamp", created.clone());
     }
@@ -138,8 +140,19 @@ pub(super) fn for_update(
     let (namespaced, any) = (call.served.resource.namespaced, names::NameRule::Any);
     names::validate_object_meta(new_meta, namespaced, any, "metadata", &mut errors);
     names::validate_object_meta_update(new_meta, old_meta, "metadata", &mut errors);
+    validate_finalizers(object, &mut errors);
     (rules.validate_update)(object, old, &mut errors);
     accept(call, object, &errors)
+}
+
+/// Built-in kinds take finalizers that say whose they are.
+fn validate_finalizers(object: &Value, errors: &mut ErrorList) {
+    for (i, name) in meta::finalizers(object).enumerate() {
+        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(format!("metadata.finalizers[{i}]"), &Value::from(name), why);
+        }
+    }
 }
 
 fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status> {

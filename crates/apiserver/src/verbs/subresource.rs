@@ -54,6 +54,14 @@ fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<
 pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     let binding = decode_as(call, "", "v1", "Binding")?;
     let (wanted, dry_run) = (call.wanted()?, call.dry_run("CreateOptions")?);
+    if meta::name(&binding) != call.at.name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    if !meta::namespace(&binding).is_empty() && meta::namespace(&binding) != call.at.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
     let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
     let mut errors = status::ErrorList::new();
@@ -78,7 +86,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         }
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
         let cache = list::cache(call)?.clone();
-        if dry_run || write::replace_owned(call, "binding", &cache, &current, pod, false).await?.is_some() {
+        if dry_run || write::replace_stored(call, &cache, &current, pod, false).await?.is_some() {
             return Ok(respond::tree(201, &status::success(None), wanted));
         }
     }

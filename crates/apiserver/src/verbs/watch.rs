@@ -112,7 +112,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
             Start::State { marked: bookmarks }
         }
         Some(_) if revision == 0 => Start::After(cache.revision()),
-        None if revision == 0 => Start::State { marked: false },
+        None if revision == 0 => Start::State { marked: bookmarks },
         _ => Start::After(revision),
     };
     let timeout = match query.int("timeoutSeconds")? {

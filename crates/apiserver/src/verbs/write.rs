@@ -87,8 +87,8 @@ pub(super) async fn create_object(
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
-        prepare::for_create(call, &mut candidate)?;
         admission::create(call, &candidate)?;
+        prepare::for_create(call, &mut candidate)?;
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
@@ -101,7 +101,7 @@ pub(super) async fn create_object(
             },
         };
         if !taken {
-            return Ok(without_revision(&cache, &candidate));
+            return Ok(unwritten(&cache, &candidate));
         }
         let (group, resource) = (call.served.group(), call.served.name());
         if prefix.is_empty() {
@@ -128,7 +128,8 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     let asked = meta::resource_version(&object).to_owned();
     for _ in 0..RACE_RETRIES {
         let Some(current) = Current::read(call, &cache) else {
-            if subresource.is_empty() && call.served.rules.create_on_update && asked.is_empty() {
+            if subresource.is_empty() && call.served.rules.create_on_update {
+                meta::set_text(&mut object, "resourceVersion", "");
                 own_changes(call, "", None, &mut object);
                 let stored = create_object(call, object, dry_run).await?;
                 return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
@@ -136,6 +137,14 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             return Err(call.not_found());
         };
         check_preconditions(call, &object, &current, &asked)?;
+        if matches!(asked.as_str(), "" | "0")
+            && subresource.is_empty()
+            && !call.served.rules.unconditional_update
+        {
+            let mut errors = ErrorList::new();
+            errors.invalid("metadata.resourceVersion", &Value::Int(0), "must be specified for an update");
+            return Err(Status::invalid(call.served.group(), call.served.name(), &call.at.name, &errors));
+        }
         let mut new = if asked.is_empty() { object.clone() } else { std::mem::take(&mut object) };
         if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
             meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
@@ -192,7 +201,8 @@ pub(crate) async fn replace(
     replace_stored(call, cache, current, new, dry_run).await
 }
 
-async fn replace_stored(
+/// `replace` with a new state that is ready to be stored.
+pub(super) async fn replace_stored(
     call: &mut Call,
     cache: &Arc<Cache>,
     current: &Current,
@@ -210,7 +220,7 @@ async fn replace_stored(
         return Ok(Some(object.json.clone()));
     }
     if dry_run {
-        return Ok(Some(without_revision(cache, &new)));
+        return Ok(Some(unwritten(cache, &new)));
     }
     let expect = Expect::ModRevision(object.revision);
     let outcome = if is_finished(call, &new) {
@@ -226,19 +236,6 @@ async fn replace_stored(
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(store_failure(error)),
     }
-}
-
-/// `replace` for a change the server itself works out on behalf of a subresource: records who owns it.
-pub(crate) async fn replace_owned(
-    call: &mut Call,
-    subresource: &str,
-    cache: &Arc<Cache>,
-    current: &Current,
-    mut new: Value,
-    dry_run: bool,
-) -> Result<Option<Bytes>, Status> {
-    own_changes(call, subresource, Some(&current.tree), &mut new);
-    replace_stored(call, cache, current, new, dry_run).await
 }
 
 /// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
@@ -292,10 +289,17 @@ pub(crate) async fn put(
 }
 
 /// The text of an object that was not written.
-fn without_revision(cache: &Cache, object: &Value) -> Bytes {
+pub(super) fn unwritten(cache: &Cache, object: &Value) -> Bytes {
     let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
     let revision = meta::resource_version(object);
     let mut bytes = text.bytes;
+    if revision.is_empty() {
+        // Nothing was written: there is no revision to show, not an empty one.
+        let start = text.revision_at - "\"resourceVersion\":\"".len();
+        let comma = usize::from(bytes[start - 1] == b',');
+        bytes.drain(start - comma..=text.revision_at);
+        return bytes.into();
+    }
     bytes.splice(text.revision_at..text.revision_at, revision.bytes());
     bytes.into()
 }
@@ -303,7 +307,7 @@ fn without_revision(cache: &Cache, object: &Value) -> Bytes {
 fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
     let mut object = object.clone();
     meta::set_text(&mut object, "resourceVersion", &revision.to_string());
-    without_revision(cache, &object)
+    unwritten(cache, &object)
 }
 
 /// What a client hears when the store cannot.
