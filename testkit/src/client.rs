@@ -212,7 +212,12 @@ impl Client {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        connection.send(&request.bytes(self.address))?;
+        if let Err(error) = connection.send(&request.bytes(self.address)) {
+            // A server need not read all of a body that it refuses.
+            let head = connection.salvage().map_err(|_| error)?;
+            let (status, headers) = (head.status, head.headers);
+            return Ok(Response { status, headers, body: Vec::new(), asked: asked(request) });
+        }
         let head = connection.head()?;
         let body = connection.body(&head, &request.method)?;
         if head.keeps_open() {

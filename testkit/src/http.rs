@@ -51,31 +51,26 @@ impl Connection {
         stream.flush()
     }
 
+    /// Reads what a server said before it stopped listening; for when [`Connection::send`] has failed.
+    pub(crate) fn salvage(&mut self) -> io::Result<Head> {
+        let StreamOwned { conn, sock } = self.stream.get_mut();
+        // Its last words end with its end of the connection, one way or the other.
+        while conn.read_tls(sock).is_ok_and(|count| count > 0) {
+            conn.process_new_packets().map_err(io::Error::other)?;
+        }
+        let mut said = Vec::new();
+        // An abrupt end is expected here.
+        let _ = conn.reader().read_to_end(&mut said);
+        Head::read(&mut said.as_slice())
+    }
+
     /// The status line's code and the headers of the next response that is not an interim one.
     pub(crate) fn head(&mut self) -> io::Result<Head> {
         loop {
-            let head = self.any_head()?;
+            let head = Head::read(&mut self.stream)?;
             if head.status >= 200 {
                 return Ok(head);
             }
-        }
-    }
-
-    fn any_head(&mut self) -> io::Result<Head> {
-        let line = self.line()?;
-        let status = line
-            .strip_prefix("HTTP/1.1 ")
-            .and_then(|rest| rest.get(..3))
-            .and_then(|code| code.parse().ok())
-            .ok_or_else(|| malformed(&line))?;
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line()?;
-            if line.is_empty() {
-                return Ok(Head { status, headers });
-            }
-            let (name, value) = line.split_once(':').ok_or_else(|| malformed(&line))?;
-            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
 
@@ -99,12 +94,12 @@ impl Connection {
 
     /// The next chunk of a chunked body, or none at its proper end.
     pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let line = self.line()?;
+        let line = line(&mut self.stream)?;
         let size = usize::from_str_radix(line.split(';').next().unwrap_or_default(), 16)
             .map_err(|_| malformed(&line))?;
         let mut chunk = vec![0; size];
         self.stream.read_exact(&mut chunk)?;
-        self.line()?;
+        self::line(&mut self.stream)?;
         Ok((size > 0).then_some(chunk))
     }
 
@@ -116,18 +111,27 @@ impl Connection {
             Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
         }
     }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        line.truncate(line.trim_end().len());
-        Ok(line)
-    }
 }
 
 impl Head {
+    fn read(stream: &mut impl BufRead) -> io::Result<Head> {
+        let line = line(stream)?;
+        let status = line
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3))
+            .and_then(|code| code.parse().ok())
+            .ok_or_else(|| malformed(&line))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self::line(stream)?;
+            if line.is_empty() {
+                return Ok(Head { status, headers });
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| malformed(&line))?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -146,6 +150,15 @@ impl Head {
     pub(crate) fn keeps_open(&self) -> bool {
         !self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
+}
+
+fn line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    line.truncate(line.trim_end().len());
+    Ok(line)
 }
 
 fn malformed(line: &str) -> io::Error {

@@ -31,6 +31,7 @@ pub struct Output {
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
+    stderr: Receiver<String>,
     asked: String,
 }
 
@@ -89,12 +90,12 @@ impl Tool {
     pub fn start<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Running {
         let mut child = self.spawn(arguments, Stdio::null());
         let stdout = child.stdout.take().expect("stdout is piped");
-        drain(child.stderr.take().expect("stderr is piped"));
+        let stderr = drain(child.stderr.take().expect("stderr is piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Running { child, lines, asked: self.asked(arguments) }
+        Running { child, lines, stderr, asked: self.asked(arguments) }
     }
 
     #[track_caller]
@@ -151,17 +152,15 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended by itself, its output being read.
+    /// Waits until it has ended by itself; its output is what has not been taken line by line.
     #[track_caller]
-    pub fn wait(&mut self) -> ExitStatus {
-        while let Ok(line) = self.lines.recv_timeout(DEADLINE) {
-            drop(line);
-        }
-        match self.child.try_wait() {
-            Ok(Some(status)) => status,
-            // Its output has ended, so it is about to.
-            _ => self.child.wait().expect("a child can be waited for"),
-        }
+    pub fn finish(mut self) -> Output {
+        let Ok(stderr) = self.stderr.recv_timeout(DEADLINE) else {
+            panic!("{}: did not end in time", self.asked);
+        };
+        let stdout = self.lines.iter().map(|line| line + "\n").collect();
+        let status = self.child.wait().expect("a child can be waited for");
+        Output { status, stdout, stderr, asked: std::mem::take(&mut self.asked) }
     }
 }
 

@@ -90,7 +90,7 @@ assert seen == [("ADDED", "four"), ("MODIFIED", "four"), ("DELETED", "four")], s
 
 # secrets, events, leases
 core.create_namespaced_secret(
-    NAMESPACE, client.V1Secret(metadata=client.V1ObjectMeta(name="s"), string_data={"word": "open"}))
+    NAMESPACE, client.V1Secret(metadata=client.V1ObjectMeta(name="s"), data={"word": "b3Blbg=="}))
 assert core.read_namespaced_secret("s", NAMESPACE).data == {"word": "b3Blbg=="}
 leases = client.CoordinationV1Api()
 leases.create_namespaced_lease(NAMESPACE, client.V1Lease(

@@ -180,7 +180,7 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
         }}),
         "MutatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "policy"}}),
-        "PriorityClass" => json!({"value": 10}),
+        "PriorityClass" => json!({"value": 10, "preemptionPolicy": "Never"}),
         "Lease" => json!({"spec": {"holderIdentity": "holder", "leaseDurationSeconds": 10}}),
         "LeaseCandidate" => json!({"spec": {
             "leaseName": "lease", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0",
@@ -230,6 +230,7 @@ fn body_of_devices(served: &Served) -> Option<Value> {
         "EvictionRequest" => json!({"spec": {
             "intent": "Evict", "requester": "example.com/requester", "target": {"pod": {"name": "p", "uid": UID}},
         }}),
+        "Eviction" => json!({"spec": {"target": {"pod": {"name": "p", "uid": UID}}}}),
         "StorageVersion" => json!({"spec": {}}),
         _ => return None,
     })
@@ -252,7 +253,10 @@ fn match_constraints() -> Value {
 fn status_of(served: &Served) -> Option<Value> {
     Some(match served.kind.as_str() {
         "Namespace" => json!({"phase": "Active", "conditions": [condition()]}),
-        "Node" => json!({"conditions": [{"type": "Ready", "status": "True"}]}),
+        "Node" => json!({"phase": "Running", "conditions": [{
+            "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }]}),
         "PersistentVolumeClaim" => json!({"phase": "Bound"}),
         "PersistentVolume" => json!({"phase": "Available"}),
         "Pod" => json!({"phase": "Running"}),

@@ -82,7 +82,7 @@ async fn objects_are_applied() {
     let error = deployments.patch("web", &two, &Patch::Apply(&mine)).await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.is_conflict()));
     let forced = deployments.patch("web", &two.force(), &Patch::Apply(&mine)).await.unwrap();
-    assert_eq!(forced.spec.and_then(|spec| spec.replicas), Some(3));
+    assert_eq!(forced.spec.replicas, Some(3));
     let scale = deployments.get_scale("web").await.unwrap();
     assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(3));
 }

@@ -272,16 +272,17 @@ fn objects_are_waited_for_and_watched() {
         assert_eq!(words(&watch.line())[..2], ["seen", "2"]);
 
         kubectl.with_input("create -f -", DEPLOYMENT);
-        let mut waiting =
+        let waiting =
             kubectl.tool.start(&["wait", "--for=condition=Available", "deployment/web", "--timeout=50s"]);
         let status = json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}});
         let path = "/apis/apps/v1/namespaces/default/deployments/web/status";
         kubectl.server.client().patch(path, "merge", &status).expect(200);
-        assert!(waiting.wait().success());
-        let mut waiting = kubectl.tool.start(&["wait", "--for=delete", "configmap/seen", "--timeout=50s"]);
-        kubectl.ok("delete configmap seen");
-        assert!(waiting.wait().success());
+        waiting.finish().ok();
         if kubectl.minor >= 23 {
+            // Older ones fail when the object is gone before they look for the first time.
+            let waiting = kubectl.tool.start(&["wait", "--for=delete", "configmap/seen", "--timeout=50s"]);
+            kubectl.ok("delete configmap seen");
+            waiting.finish().ok();
             kubectl.ok("wait --for=jsonpath={.spec.replicas}=2 deployment/web --timeout=50s");
         }
     });
@@ -308,8 +309,7 @@ fn every_kind_is_at_home() {
         assert_eq!(kubectl.ok(&on_file("create")).lines().count(), items.len());
         assert_eq!(kubectl.ok(&on_file("get -o name")).lines().count(), items.len());
         kubectl.ok(&on_file("get"));
-        let described = kubectl.ok(&on_file("describe"));
-        assert!(described.matches("\nNamespace:").count() > 10, "{described}");
+        describe(kubectl, &items);
         kubectl.ok(&on_file("label note=here"));
         kubectl.ok(&on_file("annotate note=here"));
         assert_eq!(
@@ -319,4 +319,19 @@ fn every_kind_is_at_home() {
         kubectl.ok(&on_file("replace"));
         assert_eq!(kubectl.ok(&on_file("delete --wait=false")).lines().count(), items.len());
     });
+}
+
+/// Versions of kubectl describe some kinds by an alpha or beta version that upstream has ceased to serve.
+fn describe(kubectl: &Kubectl, items: &[Value]) {
+    let outdated: &[&str] = match kubectl.minor {
+        ..25 => return,
+        25..34 => &["IPAddress", "ServiceCIDR", "VolumeAttributesClass"],
+        _ => &[],
+    };
+    let is_outdated = |item: &Value| item["kind"].as_str().is_some_and(|kind| outdated.contains(&kind));
+    let items: Vec<&Value> = items.iter().filter(|item| !is_outdated(item)).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let described = kubectl.ok(&format!("describe -f {}", kubectl.file("described.json", &list).display()));
+    let count = described.lines().filter(|line| line.starts_with("Name:")).count();
+    assert_eq!(count, items.len(), "{described}");
 }

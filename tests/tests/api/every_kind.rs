@@ -215,6 +215,12 @@ fn assert_includes(whole: &Value, part: &Value, path: &str) {
                 assert_includes(&whole[name], value, &format!("{path}.{name}"));
             }
         }
+        Value::Array(items) => {
+            assert_eq!(whole.as_array().map(Vec::len), Some(items.len()), "{path}: {whole}");
+            for (index, item) in items.iter().enumerate() {
+                assert_includes(&whole[index], item, &format!("{path}[{index}]"));
+            }
+        }
         // A field that is zero may be left out.
         Value::Number(number) if number.as_i64() == Some(0) => {}
         _ => assert_eq!(whole, part, "{path}"),

@@ -129,6 +129,7 @@ fn two_servers_do_not_share_a_directory() {
 fn a_restart_keeps_certificates_and_kubeconfig() {
     let mut server = Server::start();
     let before = server.credentials().clone();
+    server.client().get("/readyz").expect_status(200);
     assert_eq!(server.terminate().code(), Some(0));
     server.restart();
     assert_eq!(server.credentials().ca_pem, before.ca_pem);
@@ -139,8 +140,8 @@ fn a_restart_keeps_certificates_and_kubeconfig() {
 fn wrong_arguments_are_explained() {
     for (arguments, expected) in [
         (&["--disable", "everything"][..], "there is no part called everything"),
-        (&["--secure-port", "many"], "invalid value 'many'"),
-        (&["--bind-address", "nowhere"], "invalid value 'nowhere'"),
+        (&["--runtime-config", "nonsense"], "invalid value 'nonsense' for '--runtime-config"),
+        (&["--no-such-flag"], "unexpected argument '--no-such-flag'"),
     ] {
         let failure = match Server::try_start(&DataDirectory::new(), arguments) {
             Err(failure) => failure,
