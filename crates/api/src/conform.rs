@@ -41,6 +41,8 @@ pub fn conform(
 #[derive(Clone)]
 enum Step {
     Key(Str),
+    /// A key of a map, which Go's type errors leave out.
+    MapKey(Str),
     Index(usize),
 }
 
@@ -249,7 +251,7 @@ impl<'s> Walk<'s, '_> {
     fn map(&mut self, value: &mut Value, kind: &Kind, item: &'s Kind) -> Result<(), TypeError> {
         let Value::Object(map) = value else { return Err(self.mismatch(value, &kind.go_name())) };
         for (key, element) in map.iter_mut() {
-            self.path.push(Step::Key(key.clone()));
+            self.path.push(Step::MapKey(key.clone()));
             let done = self.element(element, item);
             self.path.pop();
             done?;
@@ -283,7 +285,7 @@ impl<'s> Walk<'s, '_> {
         for step in &self.path {
             match step {
                 Step::Index(i) => out.push_str(&format!("[{i}]")),
-                Step::Key(key) => {
+                Step::Key(key) | Step::MapKey(key) => {
                     if !out.is_empty() {
                         out.push('.');
                     }

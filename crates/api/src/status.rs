@@ -111,6 +111,17 @@ impl Status {
         Status::new(406, "NotAcceptable", message)
     }
 
+    /// Nothing the client accepts is served at all.
+    pub fn no_representation(served: &[&str]) -> Status {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", served.join(", "));
+        Status::new(406, "NotAcceptable", message)
+    }
+
+    /// A patch of no known kind.
+    pub fn unsupported_patch() -> Status {
+        Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    }
+
     pub fn unsupported_media_type(accepted: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -246,7 +257,9 @@ impl Status {
         if !self.reason.is_empty() {
             map.insert("reason", self.reason);
         }
-        if let Some(details) = self.details.to_value() {
+        // A generic refusal has details with nothing in them.
+        let generic = matches!(self.code, 403 | 404 | 405 | 406).then(Value::object);
+        if let Some(details) = self.details.to_value().or(generic) {
             map.insert("details", details);
         }
         map.insert("code", i64::from(self.code));

@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
 use crate::identity::User;
-use crate::negotiate::{self, Wanted};
+use crate::negotiate::{self, View, Wanted};
 use crate::request::{Query, ResourcePath};
 use crate::respond::TableQuery;
 use corten_store::Store;
@@ -54,8 +54,17 @@ impl Call {
         negotiate::wanted(&self.headers, self.query.get("pretty"), false)
     }
 
+    fn wanted_view(&self) -> Option<View> {
+        let wanted = |list| negotiate::wanted(&self.headers, None, list).ok();
+        wanted(false).or_else(|| wanted(true)).map(|wanted| wanted.view)
+    }
+
     pub(crate) fn table_query(&self) -> Result<TableQuery, Status> {
-        TableQuery::parse(self.query.text("includeObject"))
+        // Only a table has use for it, and only a table's client hears of a bad one.
+        match self.wanted_view() {
+            Some(View::Table(_)) => TableQuery::parse(self.query.text("includeObject")),
+            _ => Ok(TableQuery::default()),
+        }
     }
 
     pub(crate) fn not_found(&self) -> Status {
@@ -67,8 +76,8 @@ impl Call {
     }
 
     /// `dryRun=All`, from the query.
-    pub(crate) fn dry_run(&self) -> Result<bool, Status> {
-        dry_run(self.query.all("dryRun"))
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Status> {
+        dry_run(self.query.all("dryRun"), options)
     }
 
     /// Who manages the fields this request writes.
@@ -95,7 +104,7 @@ impl Call {
 }
 
 /// Reads the values of a `dryRun` option.
-pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, options: &str) -> Result<bool, Status> {
     let mut dry = false;
     for value in values {
         match value {
@@ -103,7 +112,7 @@ pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool,
             other => {
                 let mut errors = corten_api::status::ErrorList::new();
                 errors.not_supported("dryRun", &Value::Array(vec![Value::from(other)]), &["All"]);
-                return Err(Status::invalid("meta.k8s.io", "CreateOptions", "", &errors));
+                return Err(Status::invalid("meta.k8s.io", options, "", &errors));
             }
         }
     }

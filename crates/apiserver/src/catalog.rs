@@ -156,6 +156,10 @@ impl Catalog {
         self.caches.values()
     }
 
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|r| r.group == group && r.version == version)
+    }
+
     /// In order of priority, as discovery lists them.
     pub(crate) fn resources(&self) -> &[&'static Resource] {
         &self.resources

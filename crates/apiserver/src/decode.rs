@@ -29,7 +29,7 @@ impl FieldValidation {
                 errors.not_supported(
                     "fieldValidation",
                     &Value::from(other),
-                    &["Ignore", "Warn", "Strict", ""],
+                    &["", "Ignore", "Strict", "Warn"],
                 );
                 Err(Status::invalid("meta.k8s.io", "CreateOptions", "", &errors))
             }
@@ -87,7 +87,7 @@ fn parse(
             let mut duplicates = Vec::new();
             let value = yaml::to_value(body, &mut duplicates)
                 .map_err(|e| unreadable(format!("couldn't get version/kind; json parse error: {e}")))?;
-            strict.extend(yaml::strict_error(&duplicates));
+            strict.extend(duplicates.iter().map(ToString::to_string));
             Ok(value)
         }
         Format::Protobuf => protobuf_tree(body, expected),
@@ -103,7 +103,8 @@ fn protobuf_tree(body: &Bytes, expected: Expected<'_>) -> Result<Value, Status> 
         Some(schema) if !envelope.kind.is_empty() => schema,
         _ => expected.schema,
     };
-    let mut value = protobuf::decode(schema, envelope.raw).map_err(|e| failed(&e))?;
+    let mut value =
+        protobuf::decode(schema, envelope.raw).map_err(|e| mishandled(expected, &e.to_string()))?;
     let map = value.make_object();
     if !envelope.kind.is_empty() {
         map.insert("kind", &*envelope.kind);
@@ -126,12 +127,19 @@ fn summary(body: &[u8]) -> String {
     if body.is_empty() {
         return "<empty>".to_owned();
     }
+    if body.starts_with(b"{") {
+        let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]);
+        return if body.len() > SHOWN { format!("{text} ...") } else { text.into_owned() };
+    }
     let hex: String = body.iter().take(SHOWN).map(|b| format!("{b:02x}")).collect();
     if body.len() > SHOWN { format!("{hex} ...") } else { hex }
 }
 
 /// A body may leave out what it is; what it says must be what is expected.
 fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result<(), Status> {
+    if object.is_null() {
+        *object = Value::object();
+    }
     let Value::Object(_) = object else {
         let error = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -139,37 +147,60 @@ fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result
         );
         return Err(unrecognized(expected, body, &error));
     };
-    let (kind, api_version) = (meta::kind(object).to_owned(), meta::api_version(object).to_owned());
-    if !api_version.is_empty() && api_version != expected.api_version {
+    for field in ["apiVersion", "kind"] {
+        if let Some(wrong) = object.get(field).filter(|v| !matches!(v, Value::String(_) | Value::Null)) {
+            let found = wrong.go_kind();
+            let error = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
+            );
+            return Err(unrecognized(expected, body, &error));
+        }
+    }
+    said_kind(object, body, expected)?;
+    let map = object.make_object();
+    map.insert("kind", expected.kind);
+    map.insert("apiVersion", expected.api_version);
+    Ok(())
+}
+
+/// What a body says it is, if it says so, must be what is expected.
+fn said_kind(object: &Value, body: &[u8], expected: Expected<'_>) -> Result<(), Status> {
+    let or =
+        |said: &'_ str, otherwise: &str| if said.is_empty() { otherwise.to_owned() } else { said.to_owned() };
+    let kind = or(meta::kind(object), expected.kind);
+    let api_version = or(meta::api_version(object), expected.api_version);
+    if kind == expected.kind && api_version == expected.api_version {
+        return Ok(());
+    }
+    if api_version.matches('/').count() > 1 {
+        return Err(unrecognized(expected, body, &format!("unexpected GroupVersion string: {api_version}")));
+    }
+    let (group, version) = resources::split_api_version(&api_version);
+    let (expected_group, _) = resources::split_api_version(expected.api_version);
+    let known = resources::schema_of(group, version, &kind);
+    if kind == expected.kind && group == expected_group && known.is_some() {
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
             expected.api_version
         )));
     }
-    if !kind.is_empty() && kind != expected.kind {
-        let (group, version) = resources::split_api_version(expected.api_version);
-        let why = match resources::schema_of(group, version, &kind) {
-            Some(other) => {
-                format!(
-                    "converting ({}) to ({}): unknown conversion",
-                    other.go_name(),
-                    expected.schema.go_name()
-                )
-            }
-            None => format!(
-                "no kind {kind:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                expected.api_version
-            ),
-        };
-        return Err(Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {}: {why}",
+    let why = match known {
+        Some(other) => format!(
+            "converting ({}) to ({}.{}): unknown conversion",
+            other.go_name(),
+            resources::package_of(expected_group),
             expected.kind
-        )));
-    }
-    let map = object.make_object();
-    map.insert("kind", expected.kind);
-    map.insert("apiVersion", expected.api_version);
-    Ok(())
+        ),
+        None => {
+            format!(
+                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        }
+    };
+    Err(Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {}: {why}",
+        expected.kind
+    )))
 }
 
 /// Makes a tree what its type says; a value of the wrong type is the client's mistake.

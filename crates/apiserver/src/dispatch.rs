@@ -11,8 +11,8 @@ use corten_api::Status;
 use futures_util::FutureExt;
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
 use http::request::Parts;
-use http::{HeaderMap, Request};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use crate::call::Call;
@@ -27,6 +27,8 @@ use crate::{Server, compress, endpoints, random};
 
 /// The largest body that is read.
 const MAX_BODY: usize = 3 * 1024 * 1024;
+/// How much of a body that is too large is read and thrown away.
+const MAX_DRAINED: usize = 64 * 1024 * 1024;
 /// How long a request that is not a watch may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -58,7 +60,7 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let wanted = error_format(&parts.headers);
+        let wanted = error_format(&parts.headers, parts.uri.query());
         let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
@@ -100,7 +102,8 @@ impl Server {
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = identity::authenticate(peer, &parts.headers)?;
-        identity::authorize(&user, &info, path)?;
+        let user = identity::impersonate(user, &parts.headers, &info)?;
+        identity::authorize(&user, &named(&info, &query), path)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -122,6 +125,12 @@ impl Server {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        if parts.method == Method::HEAD {
+            return Err(Status::method_not_allowed());
+        }
+        if !self.backend.catalog.serves(&at.group, &at.version) {
+            return Ok(respond::text(404, "404 page not found\n"));
+        }
         let served = self
             .backend
             .catalog
@@ -151,6 +160,7 @@ impl Server {
         let work = async {
             call.body = read(body, &call.headers).await?;
             let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
+            call.warnings.extend(deprecation(&call).map(str::to_owned));
             warn(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
@@ -202,8 +212,35 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     })
 }
 
-/// A path must fit the resource's scope.
+/// A list of one name is, to authorization, about that name.
+fn named(info: &RequestInfo, query: &Query) -> RequestInfo {
+    let mut info = info.clone();
+    if let Some(at) = &mut info.resource
+        && at.name.is_empty()
+        && let Ok(selector) = corten_api::selector::FieldSelector::parse(query.text("fieldSelector"))
+        && let Some(name) = selector.require_exact_match("metadata.name")
+    {
+        at.name = name.into();
+    }
+    info
+}
+
+/// A path must fit the method and the resource's scope.
 fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
+    let at = &call.at;
+    let mismatch = match verb {
+        "create" => !at.name.is_empty() && at.subresource.is_empty(),
+        "update" | "patch" => at.name.is_empty(),
+        _ => false,
+    };
+    let across = call.served.resource.namespaced && at.namespace.is_empty() && at.name.is_empty();
+    if mismatch || (across && matches!(verb, "create" | "deletecollection")) {
+        return Err(Status::method_not_allowed());
+    }
+    if let Some(why) = corten_api::names::path_segment_name(&at.name).first().filter(|_| !at.name.is_empty())
+    {
+        return Err(Status::bad_request(format!("Name parameter invalid: {:?}: {why}", at.name)));
+    }
     let resource = call.served.resource;
     let in_namespace = !call.at.namespace.is_empty();
     let is_namespaces = resource.name == "namespaces" && resource.group.is_empty();
@@ -249,29 +286,70 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let too_large = || Status::too_large(format!("limit is {MAX_BODY}"));
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY) {
-        return Err(too_large());
-    }
+    let mut body = std::pin::pin!(body);
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    match std::pin::pin!(Limited::new(body, MAX_BODY)).as_mut().collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Status::bad_request(format!("unable to read the request body: {error}"))),
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    let mut first: Option<Bytes> = None;
+    let mut rest = Vec::new();
+    let mut seen = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| {
+            let error: Box<dyn std::error::Error + Send + Sync> = e.into();
+            Status::bad_request(format!("unable to read the request body: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        // A body that is too large is read to its end, within reason, so that the client hears why.
+        if seen > MAX_BODY || announced.is_some_and(|length| length > MAX_BODY) {
+            if seen > MAX_DRAINED {
+                break;
+            }
+            rest = Vec::new();
+            continue;
+        }
+        match &first {
+            None => first = Some(data),
+            Some(start) => {
+                if rest.is_empty() {
+                    rest.reserve(announced.unwrap_or(start.len() + data.len()).min(MAX_BODY));
+                    rest.extend_from_slice(start);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
     }
+    if seen > MAX_BODY {
+        return Err(Status::too_large(format!("limit is {MAX_BODY}")));
+    }
+    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.into() })
 }
 
 /// Errors come in the client's format where it names one that carries them.
-fn error_format(headers: &HeaderMap) -> Wanted {
-    let wanted = crate::negotiate::wanted(headers, None, false)
-        .or_else(|_| crate::negotiate::wanted(headers, None, true));
+fn error_format(headers: &HeaderMap, query: Option<&str>) -> Wanted {
+    let query = Query::parse(query);
+    let pretty = query.get("pretty");
+    let wanted = crate::negotiate::wanted(headers, pretty, false)
+        .or_else(|_| crate::negotiate::wanted(headers, pretty, true));
     match wanted {
-        Ok(wanted) => Wanted { view: View::Object, ..wanted },
+        Ok(wanted) if wanted.view != View::Object => {
+            Wanted { format: Format::Json, view: View::Object, ..wanted }
+        }
+        Ok(wanted) => wanted,
         Err(_) => Wanted { format: Format::Json, view: View::Object, pretty: false },
+    }
+}
+
+/// What clients are told of resources on their way out.
+fn deprecation(call: &Call) -> Option<&'static str> {
+    match (call.served.group(), call.served.name()) {
+        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        ("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        _ => None,
     }
 }
 

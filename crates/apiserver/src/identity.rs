@@ -56,10 +56,43 @@ pub(crate) fn authenticate(peer: &Peer, headers: &http::HeaderMap) -> Result<Arc
     match peer {
         Peer::Known(user) => Ok(user.clone()),
         Peer::Refused => Err(Status::unauthorized()),
-        // Credentials of a kind that nobody here can check are bad credentials, not none.
-        Peer::Nobody if headers.contains_key(http::header::AUTHORIZATION) => Err(Status::unauthorized()),
+        // A token nobody can check is a bad credential, not none.
+        Peer::Nobody if bears_token(headers) => Err(Status::unauthorized()),
         Peer::Nobody => Ok(Arc::new(User::anonymous())),
     }
+}
+
+fn bears_token(headers: &http::HeaderMap) -> bool {
+    let header = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    header.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "))
+}
+
+/// The user a request is to be treated as: the one it impersonates, if the one who asks may do that.
+pub(crate) fn impersonate(
+    user: Arc<User>,
+    headers: &http::HeaderMap,
+    info: &RequestInfo,
+) -> Result<Arc<User>, Status> {
+    let all = |name: &str| headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
+    let (name, uid) = (all("impersonate-user").next(), all("impersonate-uid").next());
+    let mut groups: Vec<String> = all("impersonate-group").collect();
+    let extra = headers.keys().any(|key| key.as_str().starts_with("impersonate-extra-"));
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        if uid.is_none() && groups.is_empty() && !extra {
+            return Ok(user);
+        }
+        return Err(Status::bad_request("requested to impersonate without impersonating a user name"));
+    };
+    if !user.is_in(MASTERS) {
+        let asked = RequestInfo { verb: "impersonate", ..info.clone() };
+        return Err(refusal(&user, &asked, ""));
+    }
+    if name == "system:anonymous" {
+        groups.push(UNAUTHENTICATED.into());
+    } else if !groups.iter().any(|g| g == AUTHENTICATED) {
+        groups.push(AUTHENTICATED.into());
+    }
+    Ok(Arc::new(User { name, uid: uid.unwrap_or_default(), groups }))
 }
 
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];

@@ -17,7 +17,8 @@ pub(crate) enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Object,
-    Table,
+    /// By version of the group `meta.k8s.io`.
+    Table(&'static str),
     Metadata,
     /// Aggregated discovery, by version.
     Discovery(&'static str),
@@ -36,7 +37,7 @@ const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/
 impl Format {
     fn of(media_type: &str) -> Option<Format> {
         match media_type {
-            "application/json" | "*/*" | "application/*" => Some(Format::Json),
+            "application/json" | "*/*" => Some(Format::Json),
             "application/yaml" => Some(Format::Yaml),
             "application/vnd.kubernetes.protobuf" => Some(Format::Protobuf),
             _ => None,
@@ -93,7 +94,8 @@ impl Clause<'_> {
         let (kind, group, version) = (self.parameter("as"), self.parameter("g"), self.parameter("v"));
         match (kind, group, version) {
             ("", ..) => Some(View::Object),
-            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Some(View::Table),
+            ("Table", "meta.k8s.io", "v1") => Some(View::Table("v1")),
+            ("Table", "meta.k8s.io", "v1beta1") => Some(View::Table("v1beta1")),
             ("PartialObjectMetadata", "meta.k8s.io", "v1") if !list => Some(View::Metadata),
             ("PartialObjectMetadataList", "meta.k8s.io", "v1") if list => Some(View::Metadata),
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery("v2")),
@@ -125,9 +127,13 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
     if header.is_empty() {
         return Ok(Wanted { format: Format::Json, view: View::Object, pretty });
     }
-    for clause in clauses(header) {
+    let clauses = clauses(header);
+    if !clauses.iter().any(|clause| Format::of(clause.media_type).is_some()) {
+        return Err(Status::no_representation(&SERVED));
+    }
+    for clause in clauses {
         let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view(list)) else { continue };
-        if format == Format::Protobuf && view == View::Table {
+        if format == Format::Protobuf && matches!(view, View::Table(_)) {
             continue;
         }
         return Ok(Wanted { format, view, pretty });
@@ -137,10 +143,15 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
 
 /// What a watch is to be sent as: media types may carry `;stream=watch`.
 pub(crate) fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
-    wanted(headers, Some("false"), false).or_else(|refusal| {
-        // A watch accepts the list form of the metadata view as well.
-        wanted(headers, Some("false"), true).map_err(|_| refusal)
-    })
+    wanted(headers, Some("false"), false)
+        .or_else(|refusal| {
+            // A watch accepts the list form of the metadata view as well.
+            wanted(headers, Some("false"), true).map_err(|_| refusal)
+        })
+        .and_then(|wanted| match wanted.format {
+            Format::Yaml => Err(Status::not_acceptable(&SERVED)),
+            _ => Ok(wanted),
+        })
 }
 
 /// The media type of the body, without parameters; empty means JSON.
@@ -151,8 +162,9 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 
 /// The format of a whole object in the body.
 pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
-    match content_type(headers) {
-        "" | "*/*" => Ok(Format::Json),
+    match content_type(headers).to_ascii_lowercase().as_str() {
+        "" => Ok(Format::Json),
+        "*/*" => Err(Status::unsupported_media_type(&SERVED)),
         media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
     }
 }
@@ -175,7 +187,7 @@ mod tests {
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
             true,
-            Some((Format::Json, View::Table)),
+            Some((Format::Json, View::Table("v1"))),
         );
         check(
             "application/vnd.kubernetes.protobuf,application/json",

@@ -74,10 +74,10 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
     }
     let mut at = ResourcePath { group, version, ..ResourcePath::default() };
     let mut parts = rest.as_slice();
-    let mut watch = watch;
+    let mut prefixed = false;
     // The deprecated /watch/ prefix.
     if parts.len() > 1 && parts[0] == "watch" {
-        watch = true;
+        prefixed = true;
         parts = &parts[1..];
     }
     if parts[0] == "namespaces" && parts.len() > 2 && !matches!(parts[2].as_str(), "status" | "finalize") {
@@ -93,7 +93,9 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
     if at.resource == "namespaces" && at.group.is_empty() && !at.name.is_empty() {
         at.namespace = at.name.clone();
     }
-    let verb = verb_of(method, !at.name.is_empty(), watch);
+    let named = !at.name.is_empty();
+    // Only a collection is asked to be watched by a parameter.
+    let verb = verb_of(method, named, prefixed || (watch && !named));
     Ok(RequestInfo { verb, resource: Some(at) })
 }
 

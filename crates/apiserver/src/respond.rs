@@ -121,7 +121,7 @@ pub(crate) fn object_tree(
     let shown = match wanted.view {
         View::Object | View::Discovery(_) => value,
         View::Metadata => partial(&value),
-        View::Table => table(served, vec![value], Map::new(), query),
+        View::Table(version) => table(served, vec![value], Map::new(), query, version),
     };
     Ok(tree(code, &shown, wanted))
 }
@@ -158,7 +158,10 @@ impl TableQuery {
             "None" => IncludeObject::None,
             "Object" => IncludeObject::Object,
             other => {
-                return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
+                let why = "must be 'Metadata', 'Object', 'None', or empty";
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: {why}"
+                )));
             }
         };
         Ok(TableQuery { include_object, no_headers: false })
@@ -166,7 +169,13 @@ impl TableQuery {
 }
 
 /// The table of some objects; `meta` is the list's.
-pub(crate) fn table(served: &Served, mut objects: Vec<Value>, list_meta: Map, query: &TableQuery) -> Value {
+pub(crate) fn table(
+    served: &Served,
+    mut objects: Vec<Value>,
+    list_meta: Map,
+    query: &TableQuery,
+    version: &str,
+) -> Value {
     let rules = served.rules;
     let mut meta = list_meta;
     if objects.len() == 1 && meta.is_empty() {
@@ -182,7 +191,7 @@ pub(crate) fn table(served: &Served, mut objects: Vec<Value>, list_meta: Map, qu
     let context = RowContext { now: jiff::Timestamp::now(), marked: marked.as_deref() };
     let rows: Vec<Value> = objects.into_iter().map(|object| row(served, object, &context, query)).collect();
     let mut map = Map::new();
-    map.insert("apiVersion", "meta.k8s.io/v1");
+    map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "Table");
     map.insert("metadata", meta);
     let columns = if query.no_headers { Value::Null } else { columns(served) };
@@ -281,12 +290,12 @@ pub(crate) fn list(
     }
     let trees = objects.iter().map(|o| served_tree(served, &o.json)).collect::<Result<Vec<_>, _>>()?;
     let shown = match wanted.view {
-        View::Table => table(served, trees, list_meta.to_map(), query),
+        View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
         View::Metadata => list_tree(
             "meta.k8s.io/v1",
             "PartialObjectMetadataList",
             list_meta,
-            trees.iter().map(partial).map(bare).collect(),
+            trees.iter().map(partial).collect(),
         ),
         View::Object | View::Discovery(_) => {
             list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())

@@ -143,8 +143,8 @@ const COMPONENTS: [&str; 1] = ["etcd-0"];
 fn component_list(call: &Call) -> Result<Answer, Status> {
     let wanted = crate::negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let items: Vec<Value> = COMPONENTS.iter().map(|name| healthy(name)).collect();
-    if wanted.view == crate::negotiate::View::Table {
-        let table = respond::table(&call.served, items, Map::new(), &call.table_query()?);
+    if let crate::negotiate::View::Table(version) = wanted.view {
+        let table = respond::table(&call.served, items, Map::new(), &call.table_query()?, version);
         return Ok(respond::tree(200, &table, wanted));
     }
     let mut list = Value::object();

@@ -25,20 +25,22 @@ pub(crate) fn answer(
     headers: &HeaderMap,
 ) -> Result<Answer, Status> {
     let trimmed = if path.len() > 1 { path.trim_end_matches('/') } else { path };
-    if !matches!(*method, Method::GET | Method::HEAD) {
-        return Err(Status::method_not_allowed());
-    }
+    let reads = matches!(*method, Method::GET | Method::HEAD);
     let mut segments = trimmed.split('/').skip(1);
     match segments.next().unwrap_or_default() {
         "healthz" | "livez" | "readyz" => Ok(server.health.answer(trimmed, query)),
-        "version" if trimmed == "/version" => Ok(respond::tree(200, &crate::version::info(), pretty_json())),
+        "version" if trimmed == "/version" && reads => {
+            Ok(respond::tree(200, &crate::version::info(), pretty_json()))
+        }
         "metrics" if trimmed == "/metrics" => {
             let text = server.metrics.render(&server.backend.catalog, server.backend.store.revision());
             Ok(respond::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes()))
         }
         "openapi" => openapi::answer(server, trimmed, query, headers),
-        "" | "api" | "apis" => discovery::answer(server, trimmed, query, headers),
-        _ => Err(Status::unknown_path()),
+        "" => discovery::answer(server, trimmed, query, headers),
+        "api" | "apis" if reads => discovery::answer(server, trimmed, query, headers),
+        "api" | "apis" | "version" if !reads => Err(Status::method_not_allowed()),
+        _ => Ok(respond::text(404, "404 page not found\n")),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::call::{self, Call};
 use crate::negotiate::{self, Format};
 use crate::object::Object;
 use crate::request::Query;
-use crate::respond::{self, Answer, ListMeta};
+use crate::respond::{self, Answer};
 
 const RACE_RETRIES: usize = 16;
 const ORPHAN: &str = "orphan";
@@ -47,7 +47,7 @@ impl DeleteOptions {
             grace: query.int("gracePeriodSeconds")?,
             propagation: query.get("propagationPolicy").map(str::to_owned),
             orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
-            dry_run: call::dry_run(query.all("dryRun"))?,
+            dry_run: call::dry_run(query.all("dryRun"), "DeleteOptions")?,
             ..DeleteOptions::default()
         })
     }
@@ -78,8 +78,10 @@ impl DeleteOptions {
             orphan_dependents: tree.bool_at(&["orphanDependents"]),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            dry_run: call::dry_run(tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str))?
-                || call.dry_run()?,
+            dry_run: call::dry_run(
+                tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str),
+                "DeleteOptions",
+            )? || call.dry_run("DeleteOptions")?,
         })
     }
 
@@ -135,8 +137,10 @@ impl DeleteOptions {
 /// What is to be done about one object.
 #[derive(Debug, PartialEq)]
 enum Fate {
-    /// It goes now. Graceful ones get their deletion time first, so that watchers see it.
+    /// It goes now.
     Remove,
+    /// It goes now, after everybody has seen it marked.
+    MarkAndRemove(Value),
     /// It is marked and stays until its holds are gone.
     Hold(Value),
     /// It is marked already; nothing changes.
@@ -145,33 +149,46 @@ enum Fate {
 
 /// Decides what becomes of an object. Pure.
 fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
+    if is_namespace(call) {
+        return namespace_fate(call, object);
+    }
     let rules = call.served.rules;
     let mut new = object.clone();
     let finalizers = wanted_finalizers(object, options, rules.garbage_collection);
     let already = meta::is_deleting(object);
     let pending_grace = object.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
-    let mut grace = 0;
-    if let Some(seconds) = rules.grace.seconds(object, options.grace.map(|g| if g < 0 { 1 } else { g })) {
-        grace = seconds;
-        if already && pending_grace > 0 {
-            // A running grace period can only be shortened.
-            let Some(asked) = options.grace else { return Fate::Pending };
-            if asked >= pending_grace {
-                return Fate::Pending;
-            }
-            grace = asked;
+    let requested = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let graceful = rules.grace.seconds(object, requested);
+    let mut grace = graceful.unwrap_or(0);
+    if graceful.is_some() && already && pending_grace > 0 {
+        // A running grace period can only be shortened.
+        match requested {
+            Some(asked) if asked < pending_grace => grace = asked,
+            _ => return Fate::Pending,
         }
     }
-    let held_by_spec =
-        call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty();
-    if grace == 0 && finalizers.is_empty() && !held_by_spec {
-        return Fate::Remove;
-    }
     mark(&mut new, &finalizers, call, grace, pending_grace);
-    if held_by_spec && !already {
-        new.set(&["status", "phase"], "Terminating");
+    if grace == 0 && finalizers.is_empty() {
+        return if graceful.is_some() && new != *object { Fate::MarkAndRemove(new) } else { Fate::Remove };
     }
     if new == *object { Fate::Pending } else { Fate::Hold(new) }
+}
+
+fn is_namespace(call: &Call) -> bool {
+    call.served.group().is_empty() && call.served.name() == "namespaces"
+}
+
+/// A namespace is marked first, and goes once its content and its own finalizers are gone.
+fn namespace_fate(call: &Call, object: &Value) -> Fate {
+    if !meta::is_deleting(object) {
+        let mut new = object.clone();
+        new.set(&["metadata", "deletionTimestamp"], time::format(call.now));
+        new.set(&["status", "phase"], "Terminating");
+        return Fate::Hold(new);
+    }
+    let held =
+        !object.items_at(&["spec", "finalizers"]).is_empty() || meta::finalizers(object).next().is_some();
+    if held { Fate::Pending } else { Fate::Remove }
 }
 
 /// Sets the deletion time, grace period and finalizers.
@@ -218,6 +235,7 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
     admission::delete(call)?;
+    warn_of_orphans(call, &options);
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
         let current = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
@@ -242,6 +260,21 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     Err(call.stale())
 }
 
+/// Jobs leave their pods behind unless told otherwise, which surprises people.
+fn warn_of_orphans(call: &mut Call, options: &DeleteOptions) {
+    let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
+    if unsaid
+        && call.served.group() == "batch"
+        && call.served.rules.garbage_collection == GarbageCollection::Orphan
+    {
+        call.warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        );
+    }
+}
+
 enum Outcome {
     Kept(bytes::Bytes),
     Removed(bytes::Bytes),
@@ -259,13 +292,32 @@ async fn delete_object(
     match fate(call, &object, options) {
         Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
         Fate::Remove if options.dry_run => Ok(Some(Outcome::Removed(current.json.clone()))),
-        Fate::Hold(_) if options.dry_run => Ok(Some(Outcome::Kept(current.json.clone()))),
+        Fate::MarkAndRemove(marked) if options.dry_run => {
+            Ok(Some(Outcome::Removed(write::unwritten(cache, &marked))))
+        }
+        Fate::Hold(marked) if options.dry_run => Ok(Some(Outcome::Kept(write::unwritten(cache, &marked)))),
         Fate::Remove => match write::remove(call, current).await {
             Ok(()) => Ok(Some(Outcome::Removed(current.json.clone()))),
             Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),
         },
+        Fate::MarkAndRemove(marked) => {
+            let expect = Expect::ModRevision(current.revision);
+            let entry = match write::put(call, cache, current.key.clone(), expect, &marked).await {
+                Ok(entry) => entry,
+                Err(StoreError::Conflict { .. }) => return Ok(None),
+                Err(error) => return Err(write::store_failure(error)),
+            };
+            let Some(marked) = cache.get(&current.namespace, &current.name) else {
+                return Ok(Some(Outcome::Removed(entry.value.clone())));
+            };
+            match write::remove(call, &marked).await {
+                // Somebody else removed it, or changed it on its way out: their word is the newer one.
+                Ok(()) | Err(StoreError::Conflict { .. }) => Ok(Some(Outcome::Removed(entry.value.clone()))),
+                Err(error) => Err(write::store_failure(error)),
+            }
+        }
         Fate::Hold(marked) => {
             let expect = Expect::ModRevision(current.revision);
             match write::put(call, cache, current.key.clone(), expect, &marked).await {
@@ -282,9 +334,7 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
     let options = DeleteOptions::read(call)?;
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let cache = list::cache(call)?.clone();
-    let filter = list::filter(call)?;
-    let snapshot = cache.snapshot(&filter.namespace, None);
-    let targets: Vec<_> = snapshot.objects.into_iter().filter(|o| filter.matches(o)).collect();
+    let (targets, list_meta) = list::select(call).await?;
     for target in &targets {
         call.at.name = target.name.clone();
         call.at.namespace = target.namespace.clone();
@@ -298,6 +348,5 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
             }
         }
     }
-    let list_meta = ListMeta { revision: cache.revision(), ..ListMeta::default() };
     respond::list(&call.served, targets, &list_meta, wanted, &call.table_query()?)
 }

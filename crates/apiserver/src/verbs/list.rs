@@ -39,10 +39,9 @@ pub(crate) fn resource_version(text: &str) -> Result<u64, Status> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        let mut errors = ErrorList::new();
-        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-        errors.invalid("resourceVersion", &Value::from(text), why);
-        Status::invalid("meta.k8s.io", "ListOptions", "", &errors)
+        Status::bad_request(format!(
+            "invalid resource version: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
     })
 }
 
@@ -67,13 +66,18 @@ enum Position {
 
 pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
+    let (objects, list_meta) = select(call).await?;
+    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?)
+}
+
+/// The objects a request's selectors, versions and limits name, and what the list says of itself.
+pub(super) async fn select(call: &Call) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
     let cache = cache(call)?;
     let filter = filter(call)?;
     let options = options(call, cache)?;
     let snapshot = snapshot(call, cache, &options.from).await?;
     let revision = snapshot.revision;
-    let (objects, list_meta) = page(cache, snapshot.objects, &filter, options.limit, revision);
-    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?)
+    Ok(page(cache, snapshot.objects, &filter, options.limit, revision))
 }
 
 /// The objects a list, watch or collection delete is about.
@@ -200,7 +204,8 @@ fn encode_continue(key: &str, prefix: &str, revision: Option<u64>) -> String {
 }
 
 fn decode_continue(token: &str, prefix: &str) -> Result<Position, Status> {
-    let invalid = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+    let invalid =
+        |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|e| invalid(&e.to_string()))?;
     let token = json::parse(&text).map_err(|e| invalid(&e.to_string()))?;
     if token.str_at(&["v"]) != Some("meta.k8s.io/v1") {

@@ -4,6 +4,7 @@ pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod patch;
 mod prepare;
+mod scale;
 pub(crate) mod subresource;
 pub(crate) mod watch;
 pub(crate) mod write;

@@ -3,19 +3,20 @@
 //! A patch is applied to what was read and committed only if that is still current; one that lost a race is
 //! applied again to the newer state, unless it names the version it is for.
 
-use corten_api::status::{Details, ErrorList};
-use corten_api::{Status, Value, json, managed, meta, patch, time, yaml};
+use corten_api::conform::{Extent, conform};
+use corten_api::status::ErrorList;
+use corten_api::{Status, Value, json, managed, meta, patch, yaml};
 
-use super::write::{Current, RACE_RETRIES, context, create_object, own_changes, replace};
+use super::write::{Current, Ownership, RACE_RETRIES, create_object, replace};
 use super::{list, prepare};
 use crate::call::Call;
-use crate::decode::{self, FieldValidation};
+use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate;
 use crate::respond::{self, Answer};
 
 /// The kinds of patch, by media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PatchKind {
+pub(super) enum PatchKind {
     Json,
     Merge,
     Strategic,
@@ -29,19 +30,19 @@ const PATCH_TYPES: [(&str, PatchKind); 4] = [
     ("application/apply-patch+yaml", PatchKind::Apply),
 ];
 
-fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
+pub(super) fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
     let media_type = negotiate::content_type(&call.headers);
     PATCH_TYPES
         .iter()
         .find(|(name, _)| *name == media_type)
         .map(|(_, kind)| *kind)
-        .ok_or_else(|| Status::unsupported_media_type(&PATCH_TYPES.map(|(name, _)| name)))
+        .ok_or_else(Status::unsupported_patch)
 }
 
 pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let kind = patch_kind(call)?;
     let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run()?;
+    let dry_run = call.dry_run("PatchOptions")?;
     let wanted = call.wanted()?;
     let force = call.query.flag("force");
     check_patch_options(call, kind, force)?;
@@ -56,21 +57,17 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
             let stored = create_object(call, object, dry_run).await?;
             return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
         };
-        let live = current.live(&call.served)?;
-        let (mut new, warnings) = change.apply(call, subresource, &live, force, validation)?;
-        let asked = meta::resource_version(&new).to_owned();
-        let pinned = change.pins_revision();
-        if pinned && asked != current.object.revision.to_string() {
+        let (mut new, warnings) = {
+            let owner = Ownership::of(call, subresource);
+            let live = current.live(&call.served)?;
+            let defaults = |object: &mut Value| call.default(object);
+            change.apply(call.expected(), &owner.context(call), &live, force, validation, &defaults)?
+        };
+        let pinned = pinned_revision(&new, current.object.revision)?;
+        if pinned.is_some_and(|revision| revision != current.object.revision) {
             return Err(call.stale());
         }
-        if !meta::uid(&new).is_empty() && meta::uid(&new) != meta::uid(&live) {
-            let why = format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                meta::uid(&new),
-                meta::uid(&live)
-            );
-            return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
-        }
+        let pinned = change.pins_revision();
         prepare::agree_on_name(call, &mut new)?;
         prepare::agree_on_namespace(call, &mut new)?;
         meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
@@ -86,7 +83,19 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
     Err(call.stale())
 }
 
-fn check_patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<(), Status> {
+/// The revision a patched object is for; `None` if it does not say.
+fn pinned_revision(new: &Value, current: u64) -> Result<Option<u64>, Status> {
+    match meta::resource_version(new) {
+        "" | "0" => Ok(None),
+        text if text == current.to_string() => Ok(Some(current)),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| Status::unexplained(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))),
+    }
+}
+
+pub(super) fn check_patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<(), Status> {
     let mut errors = ErrorList::new();
     let manager = call.query.text("fieldManager");
     if kind == PatchKind::Apply {
@@ -101,27 +110,39 @@ fn check_patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<(), 
 }
 
 /// A patch, read.
-struct PatchBody {
+pub(super) struct PatchBody {
     kind: PatchKind,
     tree: Value,
     strict: Vec<String>,
 }
 
 impl PatchBody {
-    fn read(call: &Call, kind: PatchKind, validation: FieldValidation) -> Result<PatchBody, Status> {
+    pub(super) fn read(
+        call: &Call,
+        kind: PatchKind,
+        validation: FieldValidation,
+    ) -> Result<PatchBody, Status> {
         let mut strict = Vec::new();
         let tree = match kind {
             PatchKind::Apply => {
                 let mut duplicates = Vec::new();
-                let tree = yaml::to_value(&call.body, &mut duplicates)
-                    .map_err(|e| Status::bad_request(format!("error decoding YAML: {e}")))?;
-                strict.extend(yaml::strict_error(&duplicates));
+                let tree = yaml::to_value(&call.body, &mut duplicates).map_err(|e| {
+                    Status::bad_request(format!("error decoding YAML: {}{e}", yaml::PATCH_ERROR_PREFIX))
+                })?;
+                if let (FieldValidation::Strict, Some(why)) = (validation, yaml::strict_error(&duplicates)) {
+                    let prefix = yaml::PATCH_ERROR_PREFIX;
+                    return Err(Status::bad_request(format!("error strict decoding YAML: {prefix}{why}")));
+                }
+                strict.extend(duplicates.iter().map(ToString::to_string));
                 tree
             }
             _ => {
                 let mut duplicates = Vec::new();
-                let tree = json::parse_reporting(&call.body, Some(&mut duplicates))
-                    .map_err(|e| Status::bad_request(e.to_string()))?;
+                let tree =
+                    json::parse_reporting(&call.body, Some(&mut duplicates)).map_err(|e| match kind {
+                        PatchKind::Strategic => Status::bad_request(e.to_string()),
+                        _ => Status::bad_request(format!("error decoding patch: {e}")),
+                    })?;
                 strict.extend(duplicates.iter().map(|d| format!("duplicate field {:?}", d.path)));
                 tree
             }
@@ -132,32 +153,28 @@ impl PatchBody {
         if validation == FieldValidation::Ignore {
             strict.clear();
         }
-        let body = PatchBody { kind, tree, strict };
-        if kind == PatchKind::Apply {
-            body.check_applied(call)?;
-        }
-        Ok(body)
+        Ok(PatchBody { kind, tree, strict })
     }
 
     /// An applied configuration says what it is.
-    fn check_applied(&self, call: &Call) -> Result<(), Status> {
-        let expected = call.expected();
+    fn check_applied(&self, expected: Expected<'_>) -> Result<(), Status> {
+        if !matches!(self.tree, Value::Object(_) | Value::Null) {
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                self.tree.go_kind()
+            )));
+        }
         let (kind, api_version) = (meta::kind(&self.tree), meta::api_version(&self.tree));
         if kind != expected.kind || api_version != expected.api_version {
-            let (group, version) = corten_api::resources::split_api_version(api_version);
-            let shown = if group.is_empty() { format!("/{version}") } else { format!("{group}/{version}") };
-            let (group, version) = corten_api::resources::split_api_version(expected.api_version);
-            let want = if group.is_empty() { format!("/{version}") } else { format!("{group}/{version}") };
-            return Err(Status::bad_request(format!(
-                "failed to create typed patch object ({}/{}; {shown}, Kind={kind}): expected {want}, Kind={}",
-                call.at.namespace, call.at.name, expected.kind
-            )));
+            let shown =
+                if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+            return Err(Status::bad_request(format!("invalid object type: {shown}, Kind={kind}")));
         }
         Ok(())
     }
 
     /// Whether the patch itself says which version it is for.
-    fn pins_revision(&self) -> bool {
+    pub(super) fn pins_revision(&self) -> bool {
         match self.kind {
             PatchKind::Json => self.tree.as_array().is_some_and(|ops| {
                 ops.iter().any(|op| {
@@ -170,46 +187,63 @@ impl PatchBody {
     }
 
     /// The object after the patch, with its owners, and what there is to warn of.
-    fn apply(
+    pub(super) fn apply(
         &self,
-        call: &Call,
-        subresource: &str,
+        expected: Expected<'_>,
+        owner: &managed::Context<'_>,
         live: &Value,
         force: bool,
         validation: FieldValidation,
+        defaults: &dyn Fn(&mut Value),
     ) -> Result<(Value, Vec<String>), Status> {
         let mut strict = self.strict.clone();
         if self.kind == PatchKind::Apply {
-            let mut new = apply_configuration(call, subresource, Some(live), &self.tree, force)?;
-            decode::conform_whole(&mut new, call.expected(), &mut Vec::new())?;
-            call.default(&mut new);
-            return Ok((new, decode::judge(strict, validation, call.expected())?));
+            self.check_applied(expected)?;
+            let mut new = managed::apply(owner, Some(live), &self.tree, force)?;
+            decode::conform_whole(&mut new, expected, &mut Vec::new())?;
+            defaults(&mut new);
+            return Ok((new, decode::judge(strict, validation, expected)?));
         }
         let mut new = live.clone();
         match self.kind {
-            PatchKind::Json => {
-                patch::json::apply(&mut new, &self.tree).map_err(|e| patch_status(call, &e.to_status()))?
-            }
-            PatchKind::Merge => {
-                require_object(&self.tree)?;
-                patch::merge(&mut new, &self.tree).map_err(|e| e.to_status())?;
-            }
+            PatchKind::Json => patch::json::apply(&mut new, &self.tree).map_err(|e| e.to_status())?,
+            PatchKind::Merge => patch::merge(&mut new, &self.tree).map_err(|e| e.to_status())?,
+            _ if self.tree.is_null() => {}
             _ => {
                 require_object(&self.tree)?;
-                patch::strategic::apply(&mut new, &self.tree, &call.served.schema)
-                    .map_err(|e| e.to_status())?;
+                patch::strategic::apply(&mut new, &self.tree, expected.schema).map_err(|e| e.to_status())?;
             }
         }
-        decode::conform_whole(&mut new, call.expected(), &mut strict)?;
-        call.default(&mut new);
+        let unfit = |why: &str| self.unfit(&new, why);
+        let mut conformed = new.clone();
+        conform(&mut conformed, expected.schema, Extent::Whole, &mut strict)
+            .map_err(|e| unfit(&e.to_string()))?;
+        if validation == FieldValidation::Strict && !strict.is_empty() {
+            return Err(unfit(&format!("strict decoding error: {}", strict.join(", "))));
+        }
+        let warnings = decode::judge(strict, validation, expected)?;
+        let mut new = conformed;
+        defaults(&mut new);
         let map = new.make_object();
-        map.insert("kind", call.served.kind());
-        map.insert("apiVersion", call.served.api_version.as_str());
-        own_changes(call, subresource, Some(live), &mut new);
-        Ok((new, decode::judge(strict, validation, call.expected())?))
+        map.insert("kind", expected.kind);
+        map.insert("apiVersion", expected.api_version);
+        managed::update(owner, Some(live), &mut new);
+        Ok((new, warnings))
+    }
+
+    /// A patch whose outcome is not an object of the kind.
+    fn unfit(&self, patched: &Value, why: &str) -> Status {
+        let shown = match self.kind {
+            PatchKind::Strategic => go_text(&self.tree),
+            _ => json::write_to_string(patched),
+        };
+        let mut errors = ErrorList::new();
+        errors.invalid("patch", &Value::from(shown), why);
+        Status::invalid("", "", "", &errors)
     }
 
     fn apply_to_nothing(&self, call: &mut Call) -> Result<Value, Status> {
+        self.check_applied(call.expected())?;
         let mut applied = self.tree.clone();
         prepare::agree_on_name(call, &mut applied)?;
         prepare::agree_on_namespace(call, &mut applied)?;
@@ -220,16 +254,33 @@ impl PatchBody {
             );
             return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
         }
-        if !meta::resource_version(&applied).is_empty() {
-            return Err(call.not_found());
-        }
-        let mut object = apply_configuration(call, "", None, &applied, false)?;
+        let mut object = {
+            let owner = Ownership::of(call, "");
+            managed::apply(&owner.context(call), None, &applied, false)?
+        };
         decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
         call.default(&mut object);
+        // A version to apply to means nothing where there is none.
+        meta::set_text(&mut object, "resourceVersion", "");
         let validation = FieldValidation::parse(&call.query)?;
         let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);
         Ok(object)
+    }
+}
+
+/// A tree as Go prints a map.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let members: Vec<String> =
+                map.iter().map(|(key, item)| format!("{key}:{}", go_text(item))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+        other => json::write_to_string(other),
     }
 }
 
@@ -238,31 +289,8 @@ fn require_object(tree: &Value) -> Result<(), Status> {
     match tree {
         Value::Object(_) => Ok(()),
         other => Err(Status::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             other.go_kind()
         ))),
     }
-}
-
-/// A JSON patch that does not apply is about the patched object.
-fn patch_status(call: &Call, status: &Status) -> Status {
-    let mut status = status.clone();
-    if status.code == 422 && status.details == Details::default() {
-        status.details.kind = call.served.kind().to_owned();
-        status.details.group = call.served.group().to_owned();
-        status.details.name = call.at.name.to_string();
-    }
-    status
-}
-
-fn apply_configuration(
-    call: &Call,
-    subresource: &str,
-    live: Option<&Value>,
-    applied: &Value,
-    force: bool,
-) -> Result<Value, Status> {
-    let (manager, now) = (call.manager(), time::format(call.now));
-    let filter = prepare::ownership_filter(call, subresource);
-    managed::apply(&context(call, subresource, &manager, &now, filter.as_ref()), live, applied, force)
 }

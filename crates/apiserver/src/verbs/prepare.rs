@@ -50,7 +50,12 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
 
 /// The URL and the object must agree on the namespace; one that leaves it out gets it.
 pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
-    let in_url = if call.served.resource.namespaced { call.at.namespace.as_str() } else { "" };
+    if !call.served.resource.namespaced {
+        // Whatever a cluster-scoped object says of a namespace is dropped.
+        meta::of(object).remove("namespace");
+        return Ok(());
+    }
+    let in_url = call.at.namespace.as_str();
     let in_object = meta::namespace(object);
     if in_object.is_empty() {
         meta::set_text(object, "namespace", in_url);
@@ -64,12 +69,14 @@ pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// The URL and the object must agree on the name; one that leaves it out gets it.
+/// The URL and the object must agree on the name.
 pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_object = meta::name(object);
     if in_object.is_empty() {
-        meta::set_text(object, "name", &call.at.name);
-        return Ok(());
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.at.name
+        )));
     }
     if in_object != call.at.name {
         return Err(Status::bad_request(format!(
@@ -99,6 +106,7 @@ pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> 
         "metadata",
         &mut errors,
     );
+    validate_finalizers(object, &mut errors);
     (rules.validate_create)(object, &mut errors);
     accept(call, object, &errors)
 }
@@ -112,8 +120,12 @@ pub(super) fn for_update(
 ) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
+    metadata.remove("selfLink");
+    if let Some(created) = old.at(&["metadata", "creationTimestamp"]) {
+        metadata.insert("creationTimestamp", created.clone());
+    }
     // What only the server sets is kept when a client leaves it out.
-    for kept in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for kept in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if metadata.get(kept).is_none_or(Value::is_null)
             && let Some(value) = old.at(&["metadata", kept])
         {
@@ -128,8 +140,19 @@ pub(super) fn for_update(
     let (namespaced, any) = (call.served.resource.namespaced, names::NameRule::Any);
     names::validate_object_meta(new_meta, namespaced, any, "metadata", &mut errors);
     names::validate_object_meta_update(new_meta, old_meta, "metadata", &mut errors);
+    validate_finalizers(object, &mut errors);
     (rules.validate_update)(object, old, &mut errors);
     accept(call, object, &errors)
+}
+
+/// Built-in kinds take finalizers that say whose they are.
+fn validate_finalizers(object: &Value, errors: &mut ErrorList) {
+    for (i, name) in meta::finalizers(object).enumerate() {
+        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(format!("metadata.finalizers[{i}]"), &Value::from(name), why);
+        }
+    }
 }
 
 fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status> {

@@ -1,15 +1,14 @@
-//! Subresources: `status` and its like are the object through another door; `scale`, `binding`,
-//! `eviction` and `token` are objects of their own.
+//! Subresources: `status` and its like are the object through another door; `binding` and `eviction` are
+//! objects of their own, as is `scale`, in its own file.
 
 use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
 use super::write::Current;
-use super::{delete, list, patch as patch_verb, write};
+use super::{delete, list, patch as patch_verb, scale, write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
-use crate::negotiate;
 use crate::respond::{self, Answer};
 
 const RACE_RETRIES: usize = 16;
@@ -25,8 +24,8 @@ pub(crate) async fn call(
         (_, "get") if whole && subresource.name != "log" => list::get(call),
         (name, "update") if whole => write::update(call, name).await,
         (name, "patch") if whole => patch_verb::patch(call, name).await,
-        ("scale", "get") => get_scale(call),
-        ("scale", "update" | "patch") => change_scale(call, verb).await,
+        ("scale", "get") => scale::get(call),
+        ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => bind(call).await,
         ("eviction", "create") => evict(call).await,
         _ => Err(Status::unavailable(format!(
@@ -37,83 +36,8 @@ pub(crate) async fn call(
     }
 }
 
-fn current(call: &Call) -> Result<Current, Status> {
+pub(super) fn current(call: &Call) -> Result<Current, Status> {
     Current::read(call, list::cache(call)?).ok_or_else(|| call.not_found())
-}
-
-fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
-    call.served.rules.scale.map(|scale| scale.of(object)).ok_or_else(Status::unknown_path)
-}
-
-fn get_scale(call: &Call) -> Result<Answer, Status> {
-    let scale = scale_of(call, &current(call)?.tree)?;
-    Ok(respond::tree(200, &scale, call.wanted()?))
-}
-
-async fn change_scale(call: &mut Call, verb: &str) -> Result<Answer, Status> {
-    let schema =
-        resources::schema_of("autoscaling", "v1", "Scale").ok_or_else(|| Status::internal("no Scale"))?;
-    let expected = Expected { schema: &schema, kind: "Scale", api_version: "autoscaling/v1" };
-    let (validation, dry_run) = (FieldValidation::parse(&call.query)?, call.dry_run()?);
-    for _ in 0..RACE_RETRIES {
-        let current = current(call)?;
-        let tree = &current.tree;
-        let mut scale = match verb {
-            "update" => {
-                let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
-                call.warnings = decoded.warnings;
-                decoded.object
-            }
-            _ => patched_scale(call, tree, expected)?,
-        };
-        let asked = meta::resource_version(&scale).to_owned();
-        if !asked.is_empty() && asked != current.object.revision.to_string() {
-            return Err(call.stale());
-        }
-        let rules = call.served.rules.scale.ok_or_else(Status::unknown_path)?;
-        let replicas = scale.remove(&["spec", "replicas"]).and_then(|v| v.as_int()).unwrap_or(0);
-        if replicas < 0 {
-            let mut errors = status::ErrorList::new();
-            errors.invalid("spec.replicas", &Value::Int(replicas), "must be greater than or equal to 0");
-            return Err(Status::invalid("autoscaling", "Scale", &call.at.name, &errors));
-        }
-        let mut new = tree.clone();
-        new.set(rules.spec_replicas, replicas);
-        let cache = list::cache(call)?.clone();
-        // The scale is the object's spec: it goes through the object's own door.
-        if let Some(text) = write::replace_scaled(call, &cache, &current, new, dry_run).await? {
-            let scale = scale_of(call, &json::parse(&text).map_err(Status::internal)?)?;
-            return Ok(respond::tree(200, &scale, call.wanted()?));
-        }
-        if verb == "update" && !asked.is_empty() {
-            break;
-        }
-    }
-    Err(call.stale())
-}
-
-fn patched_scale(call: &Call, object: &Value, expected: Expected<'_>) -> Result<Value, Status> {
-    let mut scale = scale_of(call, object)?;
-    let body = json::parse(&call.body).map_err(|e| Status::bad_request(e.to_string()))?;
-    match negotiate::content_type(&call.headers) {
-        "application/json-patch+json" => patch::json::apply(&mut scale, &body).map_err(|e| e.to_status())?,
-        "application/merge-patch+json" | "application/apply-patch+yaml" => {
-            patch::merge(&mut scale, &body).map_err(|e| e.to_status())?;
-        }
-        "application/strategic-merge-patch+json" => {
-            patch::strategic::apply(&mut scale, &body, expected.schema).map_err(|e| e.to_status())?;
-        }
-        _ => {
-            return Err(Status::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-                "application/apply-patch+yaml",
-            ]));
-        }
-    }
-    decode::conform_whole(&mut scale, expected, &mut Vec::new())?;
-    Ok(scale)
 }
 
 fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
@@ -129,7 +53,15 @@ fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<
 /// Assigns a pod to a node, once.
 pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     let binding = decode_as(call, "", "v1", "Binding")?;
-    let (wanted, dry_run) = (call.wanted()?, call.dry_run()?);
+    let (wanted, dry_run) = (call.wanted()?, call.dry_run("CreateOptions")?);
+    if meta::name(&binding) != call.at.name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    if !meta::namespace(&binding).is_empty() && meta::namespace(&binding) != call.at.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
     let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
     let mut errors = status::ErrorList::new();
@@ -154,7 +86,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         }
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
         let cache = list::cache(call)?.clone();
-        if dry_run || write::replace_owned(call, "binding", &cache, &current, pod, false).await?.is_some() {
+        if dry_run || write::replace_stored(call, &cache, &current, pod, false).await?.is_some() {
             return Ok(respond::tree(201, &status::success(None), wanted));
         }
     }

@@ -112,7 +112,7 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
             Start::State { marked: bookmarks }
         }
         Some(_) if revision == 0 => Start::After(cache.revision()),
-        None if revision == 0 => Start::State { marked: false },
+        None if revision == 0 => Start::State { marked: bookmarks },
         _ => Start::After(revision),
     };
     let timeout = match query.int("timeoutSeconds")? {
@@ -287,8 +287,9 @@ impl Watcher {
             Ok(tree) => {
                 let shown = match self.wanted.view {
                     View::Metadata => respond::partial(&tree),
-                    View::Table => {
-                        let table = respond::table(&self.served, vec![tree], Map::new(), &self.table);
+                    View::Table(version) => {
+                        let table =
+                            respond::table(&self.served, vec![tree], Map::new(), &self.table, version);
                         self.table.no_headers = true;
                         table
                     }
@@ -340,12 +341,13 @@ impl Watcher {
         }
         let shown = match self.wanted.view {
             View::Metadata => respond::partial(&object),
-            View::Table => {
+            View::Table(version) => {
                 let mut table = respond::table(
                     &self.served,
                     Vec::new(),
                     Map::new(),
                     &TableQuery { no_headers: true, ..self.table.clone() },
+                    version,
                 );
                 table.set(&["metadata", "resourceVersion"], revision.to_string());
                 table

@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use corten_api::schema::Struct;
 use corten_api::status::ErrorList;
-use corten_api::{Status, Value, encoded, managed, meta, time};
+use corten_api::{Status, Str, Value, encoded, managed, meta, time};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
 
 use super::{list, prepare};
@@ -53,7 +54,7 @@ impl Current {
 
 pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run()?;
+    let dry_run = call.dry_run("CreateOptions")?;
     let wanted = call.wanted()?;
     check_manager(call, "CreateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
@@ -86,8 +87,8 @@ pub(super) async fn create_object(
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
-        prepare::for_create(call, &mut candidate)?;
         admission::create(call, &candidate)?;
+        prepare::for_create(call, &mut candidate)?;
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
@@ -100,7 +101,7 @@ pub(super) async fn create_object(
             },
         };
         if !taken {
-            return Ok(without_revision(&cache, &candidate));
+            return Ok(unwritten(&cache, &candidate));
         }
         let (group, resource) = (call.served.group(), call.served.name());
         if prefix.is_empty() {
@@ -114,7 +115,7 @@ pub(super) async fn create_object(
 
 pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run()?;
+    let dry_run = call.dry_run("UpdateOptions")?;
     let wanted = call.wanted()?;
     check_manager(call, "UpdateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
@@ -127,7 +128,8 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     let asked = meta::resource_version(&object).to_owned();
     for _ in 0..RACE_RETRIES {
         let Some(current) = Current::read(call, &cache) else {
-            if subresource.is_empty() && call.served.rules.create_on_update && asked.is_empty() {
+            if subresource.is_empty() && call.served.rules.create_on_update {
+                meta::set_text(&mut object, "resourceVersion", "");
                 own_changes(call, "", None, &mut object);
                 let stored = create_object(call, object, dry_run).await?;
                 return respond::object(201, &call.served, &stored, wanted, &call.table_query()?);
@@ -135,6 +137,14 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
             return Err(call.not_found());
         };
         check_preconditions(call, &object, &current, &asked)?;
+        if matches!(asked.as_str(), "" | "0")
+            && subresource.is_empty()
+            && !call.served.rules.unconditional_update
+        {
+            let mut errors = ErrorList::new();
+            errors.invalid("metadata.resourceVersion", &Value::Int(0), "must be specified for an update");
+            return Err(Status::invalid(call.served.group(), call.served.name(), &call.at.name, &errors));
+        }
         let mut new = if asked.is_empty() { object.clone() } else { std::mem::take(&mut object) };
         if asked.is_empty() && (call.served.rules.unconditional_update || !subresource.is_empty()) {
             meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
@@ -191,7 +201,8 @@ pub(crate) async fn replace(
     replace_stored(call, cache, current, new, dry_run).await
 }
 
-async fn replace_stored(
+/// `replace` with a new state that is ready to be stored.
+pub(super) async fn replace_stored(
     call: &mut Call,
     cache: &Arc<Cache>,
     current: &Current,
@@ -209,7 +220,7 @@ async fn replace_stored(
         return Ok(Some(object.json.clone()));
     }
     if dry_run {
-        return Ok(Some(without_revision(cache, &new)));
+        return Ok(Some(unwritten(cache, &new)));
     }
     let expect = Expect::ModRevision(object.revision);
     let outcome = if is_finished(call, &new) {
@@ -227,20 +238,8 @@ async fn replace_stored(
     }
 }
 
-/// `replace` for a change the server itself works out on behalf of a subresource: records who owns it.
-pub(crate) async fn replace_owned(
-    call: &mut Call,
-    subresource: &str,
-    cache: &Arc<Cache>,
-    current: &Current,
-    mut new: Value,
-    dry_run: bool,
-) -> Result<Option<Bytes>, Status> {
-    own_changes(call, subresource, Some(&current.tree), &mut new);
-    replace_stored(call, cache, current, new, dry_run).await
-}
-
-/// `replace` for a new number of replicas: the object's own spec, changed through its `scale`.
+/// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
+/// `scale`.
 pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
@@ -248,7 +247,6 @@ pub(crate) async fn replace_scaled(
     mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    own_changes(call, "scale", Some(&current.tree), &mut new);
     prepare::for_update(call, "", &mut new, &current.tree)?;
     replace_stored(call, cache, current, new, dry_run).await
 }
@@ -291,10 +289,17 @@ pub(crate) async fn put(
 }
 
 /// The text of an object that was not written.
-fn without_revision(cache: &Cache, object: &Value) -> Bytes {
+pub(super) fn unwritten(cache: &Cache, object: &Value) -> Bytes {
     let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
     let revision = meta::resource_version(object);
     let mut bytes = text.bytes;
+    if revision.is_empty() {
+        // Nothing was written: there is no revision to show, not an empty one.
+        let start = text.revision_at - "\"resourceVersion\":\"".len();
+        let comma = usize::from(bytes[start - 1] == b',');
+        bytes.drain(start - comma..=text.revision_at);
+        return bytes.into();
+    }
     bytes.splice(text.revision_at..text.revision_at, revision.bytes());
     bytes.into()
 }
@@ -302,7 +307,7 @@ fn without_revision(cache: &Cache, object: &Value) -> Bytes {
 fn without_revision_at(cache: &Cache, object: &Value, revision: u64) -> Bytes {
     let mut object = object.clone();
     meta::set_text(&mut object, "resourceVersion", &revision.to_string());
-    without_revision(cache, &object)
+    unwritten(cache, &object)
 }
 
 /// What a client hears when the store cannot.
@@ -316,28 +321,48 @@ pub(crate) fn store_failure(error: StoreError) -> Status {
     }
 }
 
-/// Records who owns what this request changes.
-pub(super) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
-    let (manager, now) = (call.manager(), time::format(call.now));
-    let filter = prepare::ownership_filter(call, subresource);
-    managed::update(&context(call, subresource, &manager, &now, filter.as_ref()), live, new);
+/// What field management needs to know of a request, owned.
+pub(super) struct Ownership {
+    manager: Str,
+    now: Str,
+    filter: Option<managed::Filter>,
+    subresource: String,
 }
 
-pub(super) fn context<'a>(
-    call: &'a Call,
-    subresource: &'a str,
-    manager: &'a str,
-    now: &'a str,
-    filter: Option<&'a managed::Filter>,
-) -> managed::Context<'a> {
-    managed::Context {
-        schema: &call.served.schema,
-        api_version: &call.served.api_version,
-        manager,
-        subresource,
-        now,
-        filter,
+impl Ownership {
+    pub(super) fn of(call: &Call, subresource: &str) -> Ownership {
+        Ownership {
+            manager: call.manager(),
+            now: time::format(call.now),
+            filter: prepare::ownership_filter(call, subresource),
+            subresource: subresource.to_owned(),
+        }
     }
+
+    pub(super) fn context<'a>(&'a self, call: &'a Call) -> managed::Context<'a> {
+        self.context_for(&call.served.schema, &call.served.api_version)
+    }
+
+    /// For a body of another type than the resource's own.
+    pub(super) fn context_for<'a>(
+        &'a self,
+        schema: &'a Struct,
+        api_version: &'a str,
+    ) -> managed::Context<'a> {
+        managed::Context {
+            schema,
+            api_version,
+            manager: &self.manager,
+            subresource: &self.subresource,
+            now: &self.now,
+            filter: self.filter.as_ref(),
+        }
+    }
+}
+
+/// Records who owns what this request changes.
+fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
+    managed::update(&Ownership::of(call, subresource).context(call), live, new);
 }
 
 fn check_manager(call: &Call, options: &str) -> Result<(), Status> {
