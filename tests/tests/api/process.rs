@@ -87,7 +87,7 @@ fn write_until_killed(server: &mut Server, round: usize, enough: usize) -> Ackno
                     let label = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
                     let label = Request::new("PATCH", &path).body("application/merge-patch+json", label);
                     acknowledge(&name, Some(client.try_send(&label)?.expect(200)["metadata"].take()));
-                    if index % 2 == 0 {
+                    if index.is_multiple_of(2) {
                         unknown(&name);
                         client.try_send(&Request::new("DELETE", &path))?.expect_status(200);
                         acknowledge(&name, None);
