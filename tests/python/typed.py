@@ -90,8 +90,9 @@ assert seen == [("ADDED", "four"), ("MODIFIED", "four"), ("DELETED", "four")], s
 
 # secrets, events, leases
 core.create_namespaced_secret(
-    NAMESPACE, client.V1Secret(metadata=client.V1ObjectMeta(name="s"), data={"word": "b3Blbg=="}))
-assert core.read_namespaced_secret("s", NAMESPACE).data == {"word": "b3Blbg=="}
+    NAMESPACE, client.V1Secret(metadata=client.V1ObjectMeta(name="s"), string_data={"word": "open"}))
+secret = core.read_namespaced_secret("s", NAMESPACE)
+assert secret.type == "Opaque" and secret.data == {"word": "b3Blbg=="} and not secret.string_data
 leases = client.CoordinationV1Api()
 leases.create_namespaced_lease(NAMESPACE, client.V1Lease(
     metadata=client.V1ObjectMeta(name="l"), spec=client.V1LeaseSpec(holder_identity="me")))

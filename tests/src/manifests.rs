@@ -180,7 +180,7 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
         }}),
         "MutatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "policy"}}),
-        "PriorityClass" => json!({"value": 10, "preemptionPolicy": "Never"}),
+        "PriorityClass" => json!({"value": 10}),
         "Lease" => json!({"spec": {"holderIdentity": "holder", "leaseDurationSeconds": 10}}),
         "LeaseCandidate" => json!({"spec": {
             "leaseName": "lease", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0",

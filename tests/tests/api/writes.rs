@@ -254,6 +254,30 @@ fn versions_of_one_resource_are_one_object() {
 }
 
 #[test]
+fn what_is_left_out_gets_its_default() {
+    let server = Server::start();
+    let client = server.client();
+    let created = client.post(DEPLOYMENTS, &deployment("d")).expect(201);
+    let spec = &created["spec"];
+    assert_eq!(
+        spec["strategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
+    );
+    assert_eq!(spec["revisionHistoryLimit"], 10);
+    let template = &spec["template"]["spec"];
+    assert_eq!(template["restartPolicy"], "Always");
+    assert_eq!(template["containers"][0]["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(template["containers"][0]["terminationMessagePath"], "/dev/termination-log");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"word": "open"},
+    });
+    let created = client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
+    assert_eq!(created["type"], "Opaque");
+    assert_eq!(created["data"], json!({"word": "b3Blbg=="}));
+    assert!(created["stringData"].is_null());
+}
+
+#[test]
 fn reviews_answer() {
     let server = Server::start();
     let client = server.client();
