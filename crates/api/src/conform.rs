@@ -233,6 +233,11 @@ impl<'s> Walk<'s, '_> {
     ) -> Result<(), TypeError> {
         let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
         let at = time::parse(text).map_err(TypeError)?;
+        if text == "0001-01-01T00:00:00Z" {
+            // The zero time is no time.
+            *value = Value::Null;
+            return Ok(());
+        }
         *text = format(at);
         Ok(())
     }

@@ -318,6 +318,13 @@ pub fn success(details: Option<Details>) -> Value {
     Value::Object(map)
 }
 
+/// The success of a subresource that created something.
+pub fn created() -> Value {
+    let mut status = success(None);
+    status.set(&["code"], 201);
+    status
+}
+
 /// One thing wrong with one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {

@@ -168,8 +168,8 @@ impl Kind {
             Kind::Bytes => "[]uint8".into(),
             Kind::Quantity => "resource.Quantity".into(),
             Kind::IntOrString => "intstr.IntOrString".into(),
-            Kind::Time => "v1.Time".into(),
-            Kind::MicroTime => "v1.MicroTime".into(),
+            // Both are read from text.
+            Kind::Time | Kind::MicroTime => "string".into(),
             Kind::Raw => "runtime.RawExtension".into(),
             Kind::FieldsV1 => "v1.FieldsV1".into(),
             Kind::Any(_) => "interface {}".into(),

@@ -8,7 +8,7 @@ use corten_api::{Status, Value, json, managed, meta, resources};
 
 use super::patch::{PatchBody, check_patch_options, patch_kind};
 use super::write::{self, Current, Ownership, RACE_RETRIES};
-use super::{list, subresource};
+use super::{list, prepare, subresource};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::respond::{self, Answer};
@@ -69,6 +69,12 @@ fn updated(call: &mut Call, current: &Current, expected: Expected<'_>) -> Result
     let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
     call.warnings = decoded.warnings;
     let mut scale = decoded.object;
+    prepare::agree_on_name(call, &mut scale)?;
+    let (asked, found) = (meta::uid(&scale), meta::uid(&current.tree));
+    if !asked.is_empty() && asked != found {
+        let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {found}");
+        return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+    }
     let pinned = !meta::resource_version(&scale).is_empty();
     let owner = Ownership::of(call, "scale");
     managed::update(

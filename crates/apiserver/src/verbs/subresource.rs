@@ -28,12 +28,21 @@ pub(crate) async fn call(
         ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => bind(call).await,
         ("eviction", "create") => evict(call).await,
-        _ => Err(Status::unavailable(format!(
-            "{}/{} needs a part of the cluster that is not running here",
-            call.served.name(),
-            subresource.name
-        ))),
+        _ => Err(needs_more(call, subresource.name)?),
     }
+}
+
+/// What is said of subresources whose other end does not run here.
+fn needs_more(call: &Call, subresource: &str) -> Result<Status, Status> {
+    let object = current(call)?.tree;
+    let assigned = object.str_at(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
+    if matches!(subresource, "exec" | "attach" | "portforward") && !assigned {
+        return Ok(Status::bad_request(format!("pod {} does not have a host assigned", call.at.name)));
+    }
+    Ok(Status::unavailable(format!(
+        "{}/{subresource} needs a part of the cluster that is not running here",
+        call.served.name()
+    )))
 }
 
 pub(super) fn current(call: &Call) -> Result<Current, Status> {
@@ -87,7 +96,7 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
         let cache = list::cache(call)?.clone();
         if dry_run || write::replace_stored(call, &cache, &current, pod, false).await?.is_some() {
-            return Ok(respond::tree(201, &status::success(None), wanted));
+            return Ok(respond::tree(201, &status::created(), wanted));
         }
     }
     Err(call.stale())
@@ -143,7 +152,7 @@ async fn evict(call: &mut Call) -> Result<Answer, Status> {
     let eviction = decode_as(call, "policy", "v1", "Eviction")?;
     let wanted = call.wanted()?;
     let name = meta::name(&eviction);
-    if !name.is_empty() && name != call.at.name {
+    if name != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let pod = current(call)?.tree;
@@ -158,7 +167,7 @@ async fn evict(call: &mut Call) -> Result<Answer, Status> {
     };
     call.headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     delete::delete(call).await?;
-    Ok(respond::tree(201, &status::success(None), wanted))
+    Ok(respond::tree(201, &status::created(), wanted))
 }
 
 /// Counts a disruption against the pod's budget.
@@ -174,7 +183,7 @@ async fn take_from_budget(call: &Call, pod: &Value) -> Result<(), Status> {
             .collect();
         let Some((budget, object)) = matching.first() else { return Ok(()) };
         if matching.len() > 1 {
-            return Err(Status::internal(
+            return Err(Status::unexplained(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }
@@ -186,7 +195,7 @@ async fn take_from_budget(call: &Call, pod: &Value) -> Result<(), Status> {
             Err(error) => return Err(write::store_failure(error)),
         }
     }
-    Err(budget_refusal(pod, "couldn't update PodDisruptionBudget due to conflicts", None))
+    Err(budget_refusal("couldn't update PodDisruptionBudget due to conflicts", 10, None))
 }
 
 fn selects(budget: &Value, pod: &Value) -> bool {
@@ -201,8 +210,8 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, Status> {
     if observed < meta::generation(budget) {
         let cause = format!("The disruption budget {name} is still being processed by the server.");
         return Err(budget_refusal(
-            pod,
             "Cannot evict pod as it would violate the pod's disruption budget.",
+            10,
             Some(cause),
         ));
     }
@@ -215,8 +224,8 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, Status> {
         let cause =
             format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
         return Err(budget_refusal(
-            pod,
             "Cannot evict pod as it would violate the pod's disruption budget.",
+            0,
             Some(cause),
         ));
     }
@@ -226,9 +235,8 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, Status> {
     Ok(updated)
 }
 
-fn budget_refusal(pod: &Value, message: &str, cause: Option<String>) -> Status {
-    let mut refusal = Status::too_many_requests(message, 0);
-    refusal.details.name = meta::name(pod).to_owned();
+fn budget_refusal(message: &str, retry_after: u32, cause: Option<String>) -> Status {
+    let mut refusal = Status::too_many_requests(message, retry_after);
     refusal.details.causes = cause
         .map(|message| status::Cause { reason: "DisruptionBudget".into(), message, field: String::new() })
         .into_iter()

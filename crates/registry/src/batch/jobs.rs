@@ -123,6 +123,12 @@ fn prepare_create(object: &mut Value, request: &Request<'_>) {
         fill(object, &["spec", "template", "metadata", "labels", key], text);
     }
     fill(object, &["spec", "selector", "matchLabels", CONTROLLER_UID], &uid);
+    // A job without labels of its own shows its pods'.
+    let own =
+        object.at(&["metadata", "labels"]).and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    if let (false, Some(labels)) = (own, object.at(&["spec", "template", "metadata", "labels"]).cloned()) {
+        object.set(&["metadata", "labels"], labels);
+    }
 }
 
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";

@@ -80,6 +80,7 @@ pub(crate) fn default_spec(spec: &mut Map) {
 
 fn prepare_create(object: &mut Value, _: &Request<'_>) {
     object.set(&["status"], Value::object());
+    object.set(&["status", "phase"], "Pending");
     drop_odd_data_source(object);
     pair_data_sources(object);
 }
