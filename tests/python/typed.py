@@ -86,7 +86,8 @@ for event in watcher.stream(core.list_namespaced_pod, NAMESPACE, resource_versio
     seen.append((event["type"], event["object"].metadata.name))
     if event["type"] == "DELETED":
         watcher.stop()
-assert seen == [("ADDED", "four"), ("MODIFIED", "four"), ("DELETED", "four")], seen
+# Pods are marked as deleted before they are.
+assert seen == [("ADDED", "four"), ("MODIFIED", "four"), ("MODIFIED", "four"), ("DELETED", "four")], seen
 
 # secrets, events, leases
 core.create_namespaced_secret(

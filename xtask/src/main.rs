@@ -35,5 +35,5 @@ fn test() -> anyhow::Result<()> {
     check::all()?;
     process::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     process::cargo(&["build", "--workspace", "--bin", "corten"])?;
-    process::cargo(&["test", "--workspace"])
+    process::cargo(&["test", "--workspace", "--no-fail-fast"])
 }
