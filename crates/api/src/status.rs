@@ -258,7 +258,7 @@ impl Status {
             map.insert("reason", self.reason);
         }
         // A generic refusal has details with nothing in them.
-        let generic = matches!(self.code, 403 | 404 | 405 | 406).then(Value::object);
+        let generic = matches!(self.code, 403..=406).then(Value::object);
         if let Some(details) = self.details.to_value().or(generic) {
             map.insert("details", details);
         }

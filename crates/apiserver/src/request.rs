@@ -189,8 +189,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(method: Method, path: &str, watch: bool, expected: &str) {
-        let info = parse(&method, path, watch).unwrap();
+    fn check(method: &Method, path: &str, watch: bool, expected: &str) {
+        let info = parse(method, path, watch).unwrap();
         let found = match info.resource {
             None => info.verb.to_owned(),
             Some(r) => format!(
@@ -209,15 +209,15 @@ mod tests {
 
     #[test]
     fn paths() {
-        check(Method::GET, "/healthz", false, "get");
-        check(Method::GET, "/apis/apps", false, "get");
-        check(Method::GET, "/api/v1", false, "get");
-        check(Method::GET, "/api/v1/pods", false, "list /v1 ns= pods ");
-        check(Method::GET, "/api/v1/pods", true, "watch /v1 ns= pods ");
-        check(Method::GET, "/api/v1/watch/pods", false, "watch /v1 ns= pods ");
-        check(Method::GET, "/api/v1/namespaces/a/pods/b/log", false, "get /v1 ns=a pods b/log");
-        check(Method::PUT, "/api/v1/namespaces/a/finalize", false, "update /v1 ns=a namespaces a/finalize");
-        check(Method::DELETE, "/api/v1/namespaces/a", false, "delete /v1 ns=a namespaces a");
+        check(&Method::GET, "/healthz", false, "get");
+        check(&Method::GET, "/apis/apps", false, "get");
+        check(&Method::GET, "/api/v1", false, "get");
+        check(&Method::GET, "/api/v1/pods", false, "list /v1 ns= pods ");
+        check(&Method::GET, "/api/v1/pods", true, "watch /v1 ns= pods ");
+        check(&Method::GET, "/api/v1/watch/pods", false, "watch /v1 ns= pods ");
+        check(&Method::GET, "/api/v1/namespaces/a/pods/b/log", false, "get /v1 ns=a pods b/log");
+        check(&Method::PUT, "/api/v1/namespaces/a/finalize", false, "update /v1 ns=a namespaces a/finalize");
+        check(&Method::DELETE, "/api/v1/namespaces/a", false, "delete /v1 ns=a namespaces a");
         check(
             Method::DELETE,
             "/apis/apps/v1/namespaces/a/deployments",

@@ -10,7 +10,7 @@ use corten_apiserver::{Options, RuntimeConfig};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Parts that can be left out.
@@ -64,6 +64,8 @@ fn log_to_stderr() {
 }
 
 async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
+    // Taken over first: a signal that comes during the start is not lost.
+    let stop = StopSignals::install()?;
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
     let (store, pki) = open(data_dir, &args)?;
@@ -87,7 +89,7 @@ async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    stop_signal().await?;
+    stop.wait().await;
     tracing::info!("stopping");
     running.stop().await;
     tracing::info!("stopped");
@@ -119,12 +121,24 @@ fn names_of_this_machine(bind: IpAddr) -> Sans {
     sans
 }
 
-async fn stop_signal() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, once anybody waits for them.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn install() -> anyhow::Result<StopSignals> {
+        Ok(StopSignals {
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+        })
     }
-    Ok(())
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -19,11 +19,12 @@ use crate::object::Object;
 use crate::respond::{self, Answer, ListMeta};
 
 pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
+    let wanted = call.wanted()?;
     let cache = cache(call)?;
     let revision = resource_version(call.query.text("resourceVersion"))?;
     not_future(revision, cache)?;
     let object = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
-    respond::object(200, &call.served, &object.json, call.wanted()?, &call.table_query()?)
+    respond::object(200, &call.served, &object.json, wanted, &call.table_query()?)
 }
 
 pub(crate) fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
