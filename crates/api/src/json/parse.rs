@@ -14,6 +14,9 @@ use crate::value::{Map, Str, Value};
 /// Deeper input is refused. Far beyond any real object, far below what the stack allows.
 const MAX_DEPTH: usize = 256;
 
+/// Room for the members of most objects, so that few grow while they are read.
+const USUAL_MEMBERS: usize = 8;
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
     #[error("unexpected end of JSON input")]
@@ -52,7 +55,11 @@ pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
 
 /// Parses one JSON document, noting each duplicate key.
 pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> Result<Value, ParseError> {
-    let text = String::from_utf8_lossy(text);
+    // Nearly all text is sound; only what is not takes the slow way.
+    let text = match std::str::from_utf8(text) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(text),
+    };
     let mut parser = Parser { text: &text, at: 0, duplicates, path: Vec::new() };
     let value = parser.value(0)?;
     parser.skip_space();
@@ -126,12 +133,12 @@ impl<'a> Parser<'a, '_> {
 
     fn object(&mut self, depth: usize) -> Result<Map, ParseError> {
         self.at += 1;
-        let mut entries = Vec::new();
         self.skip_space();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Map::new());
         }
+        let mut entries = Vec::with_capacity(USUAL_MEMBERS);
         loop {
             let key = self.key()?;
             let text = Str::new(&key);
