@@ -4,12 +4,20 @@
 mod conformed;
 #[path = "../../../fuzz/bodies/envelope.rs"]
 mod envelope;
+#[path = "../../../fuzz/bodies/fieldsets.rs"]
+mod fieldsets_body;
 #[path = "../../../fuzz/bodies/json.rs"]
 mod json_body;
+#[path = "../../../fuzz/bodies/patches.rs"]
+mod patches_body;
 #[path = "../../../fuzz/bodies/protobuf.rs"]
 mod protobuf_body;
+#[path = "../../../fuzz/bodies/quantity.rs"]
+mod quantity_body;
 #[path = "samples/random.rs"]
 mod random;
+#[path = "../../../fuzz/bodies/selectors.rs"]
+mod selectors_body;
 #[path = "../../../fuzz/bodies/yaml.rs"]
 mod yaml_body;
 
@@ -99,4 +107,46 @@ fn yaml_survives() {
         seeds.push(text.into());
     }
     run(&seeds, yaml_body::check);
+}
+
+fn texts(seeds: &[&str]) -> Vec<Vec<u8>> {
+    seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect()
+}
+
+#[test]
+fn selectors_survive() {
+    let seeds = [
+        "a=b,c!=d,e in (x,y),!f,g notin (z),h>1,h<2",
+        "metadata.name=x,spec.nodeName!=y\\,z",
+        "example.com/key==value , other",
+    ];
+    run(&texts(&seeds), selectors_body::check);
+}
+
+#[test]
+fn quantities_survive() {
+    let seeds = ["100m", "1.5Gi", "1e3", "-0.5", "12345678901234567890Ei", "1E", "+1.000000001n"];
+    run(&texts(&seeds), quantity_body::check);
+}
+
+#[test]
+fn patches_survive() {
+    let seeds = [
+        r#"[{"op":"add","path":"/metadata/labels/x","value":"y"},{"op":"move","from":"/spec/volumes/0","path":"/spec/volumes/-"}]"#,
+        r#"[{"op":"test","path":"/spec/containers/-1/name","value":"c"},{"op":"copy","from":"/metadata","path":"/m~1x"}]"#,
+        r#"{"metadata":{"labels":{"a":null,"$patch":"replace"}},"spec":{"containers":[{"name":"c","$patch":"delete"}]}}"#,
+        r#"{"spec":{"$setElementOrder/containers":[{"name":"d"},{"name":"c"}],"containers":[{"name":"d","image":"x"}],"volumes":[{"name":"v","$retainKeys":["name"]}]}}"#,
+        r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["a/b"],"finalizers":["c/d"]}}"#,
+    ];
+    run(&texts(&seeds), patches_body::check);
+}
+
+#[test]
+fn field_sets_survive() {
+    let seeds = [
+        r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{}}}}}"#,
+        r#"{"v:\"x\"":{},"i:3":{},"f:a":{"f:b":{}}}"#,
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"a":"c"}},"spec":{"containers":[{"name":"c","ports":[{"containerPort":80},{"containerPort":80,"protocol":"UDP"}]}]}}"#,
+    ];
+    run(&texts(&seeds), fieldsets_body::check);
 }

@@ -1,0 +1,17 @@
+//! Label and field selectors: what was read prints as something that reads the same.
+
+use corten_api::selector::{FieldSelector, LabelSelector};
+
+pub(crate) fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(selector) = LabelSelector::parse(text) {
+        let printed = selector.to_string();
+        let again = LabelSelector::parse(&printed).expect("what was printed is read");
+        assert_eq!(again.to_string(), printed, "{text:?}");
+    }
+    if let Ok(selector) = FieldSelector::parse(text) {
+        let printed = selector.to_string();
+        let again = FieldSelector::parse(&printed).expect("what was printed is read");
+        assert_eq!(again, selector, "{text:?}");
+    }
+}
