@@ -75,10 +75,12 @@ async fn connection(
         }
         Err(_) => return,
     };
+    // One allocation, rather than a copy in every future it passes through.
+    let stream = Box::new(stream);
     let (_, session) = stream.get_ref();
     let peer = server.client_certificates.peer(session.peer_certificates());
     let h2 = session.alpn_protocol() == Some(b"h2");
-    if let Err(error) = http(server, stream, peer, h2, stop).await {
+    if let Err(error) = Box::pin(http(server, stream, peer, h2, stop)).await {
         tracing::debug!(%error, "connection ended");
     }
 }
@@ -98,7 +100,7 @@ fn prepare(stream: &TcpStream) {
 
 async fn http(
     server: Arc<Server>,
-    stream: TlsStream<TcpStream>,
+    stream: Box<TlsStream<TcpStream>>,
     peer: Peer,
     h2: bool,
     mut stop: watch::Receiver<bool>,

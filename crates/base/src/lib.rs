@@ -1,1 +1,0 @@
-//! Clock, shutdown and error chains that every part of Corten shares.
