@@ -219,13 +219,13 @@ mod tests {
         check(&Method::PUT, "/api/v1/namespaces/a/finalize", false, "update /v1 ns=a namespaces a/finalize");
         check(&Method::DELETE, "/api/v1/namespaces/a", false, "delete /v1 ns=a namespaces a");
         check(
-            Method::DELETE,
+            &Method::DELETE,
             "/apis/apps/v1/namespaces/a/deployments",
             false,
             "deletecollection apps/v1 ns=a deployments ",
         );
         check(
-            Method::GET,
+            &Method::GET,
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
             false,
             "get rbac.authorization.k8s.io/v1 ns= clusterroles system:node",
