@@ -61,8 +61,9 @@ impl Call {
 
     pub(crate) fn table_query(&self) -> Result<TableQuery, Status> {
         // Only a table has use for it, and only a table's client hears of a bad one.
-        match self.wanted_view() {
-            Some(View::Table(_)) => TableQuery::parse(self.query.text("includeObject")),
+        match self.query.text("includeObject") {
+            "" => Ok(TableQuery::default()),
+            asked if matches!(self.wanted_view(), Some(View::Table(_))) => TableQuery::parse(asked),
             _ => Ok(TableQuery::default()),
         }
     }

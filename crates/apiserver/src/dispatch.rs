@@ -60,15 +60,16 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let wanted = error_format(&parts.headers, parts.uri.query());
+        let refuse =
+            |status: &Status| respond::status(status, error_format(&parts.headers, parts.uri.query()));
         let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
-            Ok(Err(status)) => respond::status(&status, wanted),
+            Ok(Err(status)) => refuse(&status),
             Err(_) => {
                 self.metrics.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(path = parts.uri.path(), "request handler panicked");
-                respond::status(&Status::internal("the request could not be handled"), wanted)
+                refuse(&Status::internal("the request could not be handled"))
             }
         };
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
