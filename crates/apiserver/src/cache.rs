@@ -356,3 +356,72 @@ impl Observer for Cache {
         self.progress.send_replace(revision);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corten_store::{Expect, Op, Options};
+
+    fn configmaps() -> Form {
+        let rules = corten_registry::rules("", "configmaps").unwrap();
+        Form {
+            rules,
+            kind: "ConfigMap",
+            api_version: "v1".into(),
+            head: corten_api::encoded::head_len("ConfigMap", "v1") as u32,
+            namespaced: true,
+            prefix: "/registry/configmaps/".into(),
+        }
+    }
+
+    async fn put(store: &Store, name: &str, label: &str) -> u64 {
+        let text =
+            format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","labels":{{"l":"{label}"}}}}}}"#);
+        let op = Op::Put {
+            key: format!("/registry/configmaps/n/{name}").into(),
+            expect: Expect::Any,
+            value: text.into_bytes().into(),
+            lease: None,
+        };
+        store.commit(op.into()).await.unwrap().revision
+    }
+
+    #[tokio::test]
+    async fn events_are_followed_and_undone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let cache = Cache::start(configmaps(), &store);
+        let first = put(&store, "a", "1").await;
+        let second = put(&store, "a", "2").await;
+        put(&store, "b", "1").await;
+        let (events, _) = cache.events_after(first, 10).unwrap();
+        let labelled = |value: &'static str| move |o: &Object| o.projection.label("l") == Some(value);
+        assert_eq!(events[0].seen_through(labelled("1")), Some(Change::Deleted));
+        assert_eq!(events[0].seen_through(labelled("2")), Some(Change::Added));
+        assert_eq!(events[1].seen_through(labelled("2")), None);
+        let names = |revision| {
+            let objects = cache.snapshot_at("n", None, revision).unwrap().objects;
+            objects.iter().map(|o| (o.name.to_string(), o.revision)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(first), [("a".to_owned(), first)]);
+        assert_eq!(names(second), [("a".to_owned(), second)]);
+        assert_eq!(cache.snapshot("n", None).objects.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn history_from_before_the_ring_ends_where_it_is_compacted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let first = put(&store, "a", "1").await;
+        let second = put(&store, "a", "2").await;
+        let cache = Cache::start(configmaps(), &store);
+        assert!(cache.events_after(first, 10).is_err(), "older than the ring");
+        let (events, reached) = cache.events_from_history(first).await.unwrap();
+        assert_eq!((events.len(), events[0].revision, reached), (1, second, second));
+        let past = cache.snapshot_from_history("n", None, first).await.unwrap();
+        assert_eq!(past.objects[0].projection.label("l"), Some("1"));
+        store.compact(second).await.unwrap();
+        let refused = cache.events_from_history(first).await.unwrap_err();
+        assert!(matches!(refused, corten_store::Error::Compacted { .. }), "{refused}");
+    }
+}

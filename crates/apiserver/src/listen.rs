@@ -66,7 +66,9 @@ async fn connection(
     stop: watch::Receiver<bool>,
 ) {
     prepare(&stream);
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    // On the heap, so that its room is free again once the handshake is over.
+    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)));
+    let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             server.metrics.handshake_errors.fetch_add(1, Ordering::Relaxed);
