@@ -363,10 +363,9 @@ macro_rules! value {
     (null) => { $crate::Value::Null };
     ([ $( $item:tt ),* $(,)? ]) => { $crate::Value::Array(vec![ $( $crate::value!($item) ),* ]) };
     ({ $( $key:literal : $item:tt ),* $(,)? }) => {{
-        #[allow(unused_mut, reason = "an empty object needs no mutation")]
-        let mut map = $crate::Map::new();
-        $( map.insert($key, $crate::value!($item)); )*
-        $crate::Value::Object(map)
+        let members: Vec<($crate::Str, $crate::Value)> =
+            vec![ $( ($crate::Str::new_static($key), $crate::value!($item)) ),* ];
+        $crate::Value::Object(members.into_iter().collect())
     }};
     ($other:expr) => { $crate::Value::from($other) };
 }

@@ -63,8 +63,23 @@ pub(crate) fn object(
     let mut object = parse(format, body, expected, &mut strict)?;
     check_kind(&mut object, body, expected)?;
     conform_whole(&mut object, expected, &mut strict)?;
+    if format == Format::Json && strict.len() > 1 {
+        in_document_order(&mut strict, body);
+    }
     let warnings = judge(strict, validation, expected)?;
     Ok(Decoded { object, warnings })
+}
+
+/// Findings in the order in which a reader of the document comes upon them.
+fn in_document_order(strict: &mut [String], body: &[u8]) {
+    let paths = json::member_paths(body);
+    strict.sort_by_cached_key(|finding| {
+        let path = finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
+        let mut places = (0..paths.len()).filter(|i| paths[*i] == path);
+        // A duplicate is found where it stands for the second time.
+        let skipped = usize::from(finding.starts_with("duplicate"));
+        places.nth(skipped).unwrap_or(usize::MAX)
+    });
 }
 
 /// The tree of a body in any format, not yet checked against a type.
@@ -233,5 +248,27 @@ pub(crate) fn judge(
         FieldValidation::Strict => {
             Err(mishandled(expected, &format!("strict decoding error: {}", strict.join(", "))))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_come_in_document_order() {
+        let body = br#"{"b":1,"spec":{"z":1,"list":[{"q":1},{"a":2}],"k":1,"k":2},"a":1}"#;
+        let mut strict: Vec<String> = [
+            "duplicate field \"spec.k\"",
+            "unknown field \"a\"",
+            "unknown field \"b\"",
+            "unknown field \"spec.list[1].a\"",
+            "unknown field \"spec.z\"",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        in_document_order(&mut strict, body);
+        let order: Vec<&str> = strict.iter().map(|s| s.split('"').nth(1).unwrap()).collect();
+        assert_eq!(order, ["b", "spec.z", "spec.list[1].a", "spec.k", "a"]);
     }
 }

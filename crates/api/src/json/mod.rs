@@ -3,5 +3,5 @@
 mod parse;
 mod write;
 
-pub use parse::{Duplicate, ParseError, parse, parse_reporting};
+pub use parse::{Duplicate, ParseError, member_paths, parse, parse_reporting};
 pub use write::{write, write_pretty, write_string, write_to_string};

@@ -14,6 +14,8 @@ use crate::value::{Map, Str, Value};
 /// Deeper input is refused. Far beyond any real object, far below what the stack allows.
 const MAX_DEPTH: usize = 256;
 
+/// More duplicates than this are not worth reporting; upstream stops there too.
+const MAX_DUPLICATES: usize = 100;
 /// Room for the members of most objects, so that few grow while they are read.
 const USUAL_MEMBERS: usize = 8;
 
@@ -60,13 +62,24 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(text),
     };
-    let mut parser = Parser { text: &text, at: 0, duplicates, path: Vec::new() };
+    let mut parser = Parser { text: &text, at: 0, duplicates, order: None, path: Vec::new() };
     let value = parser.value(0)?;
     parser.skip_space();
     match parser.peek() {
         None => Ok(value),
         Some(_) => Err(parser.unexpected("after top-level value")),
     }
+}
+
+/// The paths of all members in the order they stand in a document that was parsed before.
+pub fn member_paths(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let mut order = Vec::new();
+    let mut parser =
+        Parser { text: &text, at: 0, duplicates: None, order: Some(&mut order), path: Vec::new() };
+    // What cannot be read has no order; the paths up to there do.
+    let _ = parser.value(0);
+    order
 }
 
 enum Step<'a> {
@@ -78,6 +91,7 @@ struct Parser<'a, 'd> {
     text: &'a str,
     at: usize,
     duplicates: Option<&'d mut Vec<Duplicate>>,
+    order: Option<&'d mut Vec<String>>,
     path: Vec<Step<'a>>,
 }
 
@@ -156,15 +170,20 @@ impl<'a> Parser<'a, '_> {
         }
         let (duplicates, path) = (&mut self.duplicates, &self.path);
         Ok(Map::from_unsorted(entries, |key| {
-            if let Some(duplicates) = duplicates {
+            if let Some(duplicates) = duplicates
+                && duplicates.len() < MAX_DUPLICATES
+            {
                 duplicates.push(Duplicate { path: path_to(path, key) });
             }
         }))
     }
 
     fn member(&mut self, key: Cow<'a, str>, depth: usize) -> Result<Value, ParseError> {
-        if self.duplicates.is_none() {
+        if self.duplicates.is_none() && self.order.is_none() {
             return self.value(depth + 1);
+        }
+        if let Some(order) = &mut self.order {
+            order.push(path_to(&self.path, &key));
         }
         self.path.push(Step::Key(key));
         let value = self.value(depth + 1);
@@ -209,7 +228,7 @@ impl<'a> Parser<'a, '_> {
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
             return Ok(Value::Raw(Str::new(text)));
         }
-        let tree = Parser { text, at: 0, duplicates: None, path: Vec::new() }.value(depth)?;
+        let tree = Parser { text, at: 0, duplicates: None, order: None, path: Vec::new() }.value(depth)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 
