@@ -32,6 +32,11 @@ impl Served {
         self.resource.name
     }
 
+    /// Whether these are the namespaces themselves, which end differently from everything in them.
+    pub(crate) fn is_namespaces(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.name == "namespaces"
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         self.resource.kind
     }

@@ -244,11 +244,10 @@ fn check_scope(call: &Call, verb: &str) -> Result<(), Status> {
     }
     let resource = call.served.resource;
     let in_namespace = !call.at.namespace.is_empty();
-    let is_namespaces = resource.name == "namespaces" && resource.group.is_empty();
     let fits = if resource.namespaced {
         in_namespace || (call.at.name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection"))
     } else {
-        !in_namespace || is_namespaces
+        !in_namespace || call.served.is_namespaces()
     };
     if fits { Ok(()) } else { Err(Status::unknown_path()) }
 }

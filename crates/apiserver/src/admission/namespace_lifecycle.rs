@@ -31,8 +31,7 @@ pub(super) fn create(call: &Call, object: &Value) -> Result<(), Status> {
 }
 
 pub(super) fn delete(call: &Call) -> Result<(), Status> {
-    let namespaces = call.served.group().is_empty() && call.served.name() == "namespaces";
-    if namespaces && IMMORTAL.contains(&call.at.name.as_str()) {
+    if call.served.is_namespaces() && IMMORTAL.contains(&call.at.name.as_str()) {
         return Err(Status::forbidden("", "namespaces", &call.at.name, "this namespace may not be deleted"));
     }
     Ok(())

@@ -10,6 +10,7 @@ use corten_api::{Status, Value, json, meta, protobuf, schema, time, yaml};
 use corten_registry::{GarbageCollection, Grace};
 use corten_store::{Error as StoreError, Expect};
 
+use super::write::RACE_RETRIES;
 use super::{list, write};
 use crate::admission;
 use crate::call::{self, Call};
@@ -18,7 +19,6 @@ use crate::object::Object;
 use crate::request::Query;
 use crate::respond::{self, Answer};
 
-const RACE_RETRIES: usize = 16;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -149,7 +149,7 @@ enum Fate {
 
 /// Decides what becomes of an object. Pure.
 fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
-    if is_namespace(call) {
+    if call.served.is_namespaces() {
         return namespace_fate(call, object);
     }
     let rules = call.served.rules;
@@ -172,10 +172,6 @@ fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
         return if graceful.is_some() && new != *object { Fate::MarkAndRemove(new) } else { Fate::Remove };
     }
     if new == *object { Fate::Pending } else { Fate::Hold(new) }
-}
-
-fn is_namespace(call: &Call) -> bool {
-    call.served.group().is_empty() && call.served.name() == "namespaces"
 }
 
 /// A namespace is marked first, and goes once its content and its own finalizers are gone.

@@ -5,13 +5,11 @@ use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
-use super::write::Current;
+use super::write::{Current, RACE_RETRIES};
 use super::{delete, list, patch as patch_verb, scale, write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::respond::{self, Answer};
-
-const RACE_RETRIES: usize = 16;
 
 /// A verb on a subresource that is not simply the object itself.
 pub(crate) async fn call(

@@ -255,7 +255,7 @@ pub(crate) async fn replace_scaled(
 fn is_finished(call: &Call, object: &Value) -> bool {
     let grace = object.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     let held = meta::finalizers(object).next().is_some()
-        || (call.served.name() == "namespaces" && !object.items_at(&["spec", "finalizers"]).is_empty());
+        || (call.served.is_namespaces() && !object.items_at(&["spec", "finalizers"]).is_empty());
     meta::is_deleting(object) && grace == 0 && !held
 }
 
