@@ -7,6 +7,7 @@ pub mod conform;
 pub mod convert;
 pub mod discovery;
 pub mod encoded;
+pub mod field;
 pub mod json;
 pub mod managed;
 pub mod meta;
@@ -23,5 +24,6 @@ pub mod time;
 mod value;
 pub mod yaml;
 
+pub use field::Field;
 pub use status::Status;
 pub use value::{Map, Str, Value};

@@ -187,7 +187,7 @@ impl Status {
             summary => format!("{subject} \"{name}\" is invalid: {summary}"),
         };
         let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
-        status.details.causes = errors.0.iter().map(FieldError::cause).collect();
+        status.details.causes = errors.causes();
         status
     }
 
@@ -344,7 +344,9 @@ pub enum FieldErrorKind {
     NotSupported,
     Forbidden,
     TooLong,
+    TooShort,
     TooMany,
+    TooFew,
     Internal,
     TypeInvalid,
 }
@@ -359,7 +361,9 @@ impl FieldErrorKind {
             FieldErrorKind::NotSupported => ("FieldValueNotSupported", "Unsupported value"),
             FieldErrorKind::Forbidden => ("FieldValueForbidden", "Forbidden"),
             FieldErrorKind::TooLong => ("FieldValueTooLong", "Too long"),
+            FieldErrorKind::TooShort => ("FieldValueTooShort", "Too short"),
             FieldErrorKind::TooMany => ("FieldValueTooMany", "Too many"),
+            FieldErrorKind::TooFew => ("FieldValueTooFew", "Too few"),
             FieldErrorKind::Internal => ("InternalError", "Internal error"),
             FieldErrorKind::TypeInvalid => ("FieldValueTypeInvalid", "Invalid value"),
         }
@@ -429,14 +433,59 @@ impl ErrorList {
         self.push(FieldErrorKind::NotFound, field, Some(shown(bad)), "");
     }
 
+    /// `Invalid` for a value that upstream does not show as its JSON form.
+    pub fn invalid_shown(
+        &mut self,
+        field: impl Into<String>,
+        shown: impl Into<String>,
+        detail: impl Into<String>,
+    ) {
+        self.push(FieldErrorKind::Invalid, field, Some(shown.into()), detail);
+    }
+
+    pub fn type_invalid(&mut self, field: impl Into<String>, bad: &Value, detail: impl Into<String>) {
+        self.push(FieldErrorKind::TypeInvalid, field, Some(shown(bad)), detail);
+    }
+
+    pub fn internal(&mut self, field: impl Into<String>, detail: impl Into<String>) {
+        self.push(FieldErrorKind::Internal, field, None, detail);
+    }
+
     pub fn too_long(&mut self, field: impl Into<String>, max: usize) {
-        self.push(FieldErrorKind::TooLong, field, None, format!("may not be more than {max} bytes"));
+        let detail = format!("may not be more than {max} {}", plural(max, "byte"));
+        self.push(FieldErrorKind::TooLong, field, None, detail);
+    }
+
+    /// `TooLong` where length is counted in characters.
+    pub fn too_long_characters(&mut self, field: impl Into<String>, max: usize) {
+        let detail = format!("may not be more than {max} {}", plural(max, "character"));
+        self.push(FieldErrorKind::TooLong, field, None, detail);
+    }
+
+    pub fn too_short(&mut self, field: impl Into<String>, min: usize) {
+        let detail = format!("must be at least {min} {}", plural(min, "character"));
+        self.push(FieldErrorKind::TooShort, field, None, detail);
+    }
+
+    pub fn too_many(&mut self, field: impl Into<String>, actual: usize, max: usize) {
+        let detail = format!("must have at most {max} {}", plural(max, "item"));
+        self.push(FieldErrorKind::TooMany, field, Some(actual.to_string()), detail);
+    }
+
+    pub fn too_few(&mut self, field: impl Into<String>, actual: usize, min: usize) {
+        let detail = format!("must have at least {min} {}", plural(min, "item"));
+        self.push(FieldErrorKind::TooFew, field, Some(actual.to_string()), detail);
     }
 
     pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().copied().map(quoted).collect();
         let detail = format!("supported values: {}", supported.join(", "));
         self.push(FieldErrorKind::NotSupported, field, Some(shown(bad)), detail);
+    }
+
+    /// Each error as a status lists it.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.0.iter().map(FieldError::cause).collect()
     }
 
     /// One line for all, each error once: bare when there is one, bracketed when there are more.
@@ -460,8 +509,12 @@ impl ErrorList {
     }
 }
 
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
 /// Text as Go's `%q` quotes it.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

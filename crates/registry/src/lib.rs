@@ -15,6 +15,7 @@ mod selector;
 mod table;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 mod admissionregistration;
 mod apiextensions;

@@ -49,6 +49,10 @@ pub struct Rules {
     pub validate_create: fn(&Value, &mut ErrorList),
     /// New state, old state.
     pub validate_update: fn(&Value, &Value, &mut ErrorList),
+    /// The same for a subresource that takes the whole object.
+    pub validate_subresource: fn(&str, &Value, &Value, &mut ErrorList),
+    /// What the client is told although the object is accepted: new state, and the old one of an update.
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// Whether an update may leave out the resource version.
     pub unconditional_update: bool,
     /// Whether an update of something absent creates it.
@@ -88,6 +92,8 @@ impl Rules {
         reset_fields: prepare::resets_nothing,
         validate_create: |_, _| {},
         validate_update: |_, _, _| {},
+        validate_subresource: |_, _, _, _| {},
+        warnings: |_, _| Vec::new(),
         unconditional_update: true,
         create_on_update: false,
         grace: Grace::None,

@@ -5,7 +5,7 @@
 //! on the stored form.
 
 use corten_api::status::ErrorList;
-use corten_api::{Status, Value, convert, managed, meta, names, time};
+use corten_api::{Status, Value, convert, managed, meta, time};
 use corten_registry::{Request, Rules};
 
 use crate::call::Call;
@@ -88,7 +88,7 @@ pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Statu
 }
 
 /// Makes a stored-form object ready to be created.
-pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Status> {
     let rules = stored_rules(call);
     let metadata = meta::of(object);
     for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
@@ -99,21 +99,15 @@ pub(super) fn for_create(call: &Call, object: &mut Value) -> Result<(), Status> 
     let user = call.user_info();
     rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    names::validate_object_meta(
-        object.get("metadata").unwrap_or(&Value::Null),
-        call.served.resource.namespaced,
-        rules.name,
-        "metadata",
-        &mut errors,
-    );
-    validate_finalizers(object, &mut errors);
-    (rules.validate_create)(object, &mut errors);
-    accept(call, object, &errors)
+    rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
+    accept(call, object, &errors)?;
+    call.warnings.extend((rules.warnings)(object, None));
+    Ok(())
 }
 
 /// Makes a stored-form object ready to replace the old one.
 pub(super) fn for_update(
-    call: &Call,
+    call: &mut Call,
     subresource: &str,
     object: &mut Value,
     old: &Value,
@@ -135,24 +129,11 @@ pub(super) fn for_update(
     let user = call.user_info();
     rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    let new_meta = object.get("metadata").unwrap_or(&Value::Null);
-    let old_meta = old.get("metadata").unwrap_or(&Value::Null);
-    let (namespaced, any) = (call.served.resource.namespaced, names::NameRule::Any);
-    names::validate_object_meta(new_meta, namespaced, any, "metadata", &mut errors);
-    names::validate_object_meta_update(new_meta, old_meta, "metadata", &mut errors);
-    validate_finalizers(object, &mut errors);
-    (rules.validate_update)(object, old, &mut errors);
-    accept(call, object, &errors)
-}
-
-/// Built-in kinds take finalizers that say whose they are.
-fn validate_finalizers(object: &Value, errors: &mut ErrorList) {
-    for (i, name) in meta::finalizers(object).enumerate() {
-        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(format!("metadata.finalizers[{i}]"), &Value::from(name), why);
-        }
-    }
+    let namespaced = call.served.resource.namespaced;
+    rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
+    accept(call, object, &errors)?;
+    call.warnings.extend((rules.warnings)(object, Some(old)));
+    Ok(())
 }
 
 fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status> {

@@ -1,0 +1,167 @@
+//! What is accepted and what is refused, in upstream's words: tables of objects and of everything an upstream
+//! API server says of them.
+//!
+//! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
+//! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
+//! `old` changes the base into what is stored, `with` changes that into what is sent, to `subresource` if
+//! there is one.
+
+use std::path::Path;
+
+use corten_api::conform::{Extent, conform};
+use corten_api::resources::{self, Resource};
+use corten_api::status::ErrorList;
+use corten_api::{Value, json, patch, yaml};
+use corten_registry::{Request, Rules, rules};
+use jiff::Timestamp;
+
+struct Table {
+    file: String,
+    tree: Value,
+}
+
+fn tables() -> Vec<Table> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/validation");
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |path: &Path| {
+        let mut duplicates = Vec::new();
+        let tree = yaml::to_value(&std::fs::read(path).unwrap(), &mut duplicates)
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(duplicates.is_empty(), "{}: duplicate keys", path.display());
+        Table { file: path.file_name().unwrap().to_string_lossy().into_owned(), tree }
+    };
+    files.iter().map(|path| read(path)).collect()
+}
+
+/// The resource of an object, which must be in its stored version.
+fn resource_of(object: &Value) -> (&'static Resource, &'static Rules) {
+    let (group, version) =
+        resources::split_api_version(object.str_at(&["apiVersion"]).expect("has an apiVersion"));
+    let kind = object.str_at(&["kind"]).expect("has a kind");
+    let resource = resources::all()
+        .iter()
+        .find(|r| (r.group, r.version, r.kind) == (group, version, kind))
+        .unwrap_or_else(|| panic!("no {kind} in {group}/{version}"));
+    let rules = rules(resource.group, resource.name).expect("every resource has rules");
+    assert_eq!(rules.storage_version, version, "{kind} is not stored in this version");
+    (resource, rules)
+}
+
+fn patched(base: &Value, with: Option<&Value>) -> Value {
+    let mut object = base.clone();
+    if let Some(with) = with {
+        patch::merge(&mut object, with).expect("a merge patch");
+    }
+    object
+}
+
+/// What decoding makes of a body.
+fn decoded(title: &str, mut object: Value) -> (Value, &'static Resource, &'static Rules) {
+    let (resource, rules) = resource_of(&object);
+    let mut complaints = Vec::new();
+    conform(&mut object, &resource.schema().expect("has a schema"), Extent::Whole, &mut complaints)
+        .unwrap_or_else(|e| panic!("{title}: {e}"));
+    assert!(complaints.is_empty(), "{title}: {complaints:?}");
+    (rules.default)(&mut object);
+    if resource.namespaced && object.str_at(&["metadata", "namespace"]).is_none() {
+        object.set(&["metadata", "namespace"], "default");
+    }
+    (object, resource, rules)
+}
+
+/// Every complaint about a case.
+fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
+    let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
+    let mut errors = ErrorList::new();
+    let Some(old) = case.get("old") else {
+        let (mut object, resource, rules) = decoded(title, patched(base, case.get("with")));
+        rules.prepare_for_create(&mut object, &request);
+        rules.validate_for_create(resource.namespaced, &object, &mut errors);
+        return errors;
+    };
+    let sent_first = patched(base, Some(old));
+    let (mut stored, resource, rules) = decoded(title, sent_first.clone());
+    rules.prepare_for_create(&mut stored, &request);
+    let (mut object, ..) = decoded(title, patched(&sent_first, case.get("with")));
+    for tree in [&mut stored, &mut object] {
+        tree.set(&["metadata", "uid"], "8b1e9d64-5a0c-4c3e-8d53-1e2bf2f7a9c1");
+        tree.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
+        tree.set(&["metadata", "resourceVersion"], "7");
+    }
+    let subresource = case.str_at(&["subresource"]).unwrap_or_default();
+    rules.prepare_for_update(subresource, &mut object, &stored, &request);
+    rules.validate_for_update(subresource, resource.namespaced, &object, &stored, &mut errors);
+    errors
+}
+
+#[test]
+fn objects_are_judged_as_upstream_judges_them() {
+    let mut wrong = Vec::new();
+    for Table { file, tree } in tables() {
+        for case in tree.items_at(&["cases"]) {
+            let title = format!("{file}: {}", case.str_at(&["case"]).expect("a case has a title"));
+            let base = case.str_at(&["base"]).and_then(|name| tree.at(&["bases", name]));
+            let found = complaints(&title, base.unwrap_or_else(|| panic!("{title}: no base")), case);
+            let found: Vec<String> =
+                found.causes().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+            let expected: Vec<&str> =
+                case.items_at(&["errors"]).iter().map(|e| e.as_str().expect("errors are text")).collect();
+            if found != expected {
+                wrong.push(format!("{title}\n  expected {expected:#?}\n  found {found:#?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// No tree a client can get past decoding, nor any other, makes validation panic.
+#[test]
+fn any_tree_can_be_judged() {
+    let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
+    for Table { file, tree } in tables() {
+        for (name, base) in tree.get("bases").and_then(Value::as_object).expect("has bases").iter() {
+            let (whole, resource, rules) = decoded(&format!("{file}: {name}"), base.clone());
+            each_part_replaced(&whole, &mut |mut tree| {
+                let mut errors = ErrorList::new();
+                rules.prepare_for_create(&mut tree, &request);
+                rules.validate_for_create(resource.namespaced, &tree, &mut errors);
+                rules.validate_for_update("", resource.namespaced, &tree, &whole, &mut errors);
+                rules.validate_for_update("", resource.namespaced, &whole, &tree, &mut errors);
+                for subresource in &resource.subresources {
+                    let name = subresource.name;
+                    rules.validate_for_update(name, resource.namespaced, &tree, &whole, &mut errors);
+                }
+                let _ = (json::write_to_string(&tree), (rules.warnings)(&tree, Some(&whole)));
+            });
+        }
+    }
+}
+
+/// The tree once for each of its parts and each thing that part might be instead.
+fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
+    for other in [Value::Null, Value::from(-7), Value::from("text"), Value::Array(vec![Value::Null])] {
+        seen(other);
+    }
+    match tree {
+        Value::Object(map) => {
+            for (key, part) in map.iter() {
+                each_part_replaced(part, &mut |other| {
+                    let mut map = map.clone();
+                    map.insert(key.clone(), other);
+                    seen(Value::Object(map));
+                });
+            }
+        }
+        Value::Array(items) => {
+            for (i, part) in items.iter().enumerate() {
+                each_part_replaced(part, &mut |other| {
+                    let mut items = items.clone();
+                    items[i] = other;
+                    seen(Value::Array(items));
+                });
+            }
+        }
+        _ => {}
+    }
+}
