@@ -22,14 +22,15 @@ struct Table {
 
 fn tables() -> Vec<Table> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/validation");
-    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(dir).expect("is there").map(|entry| entry.expect("can be listed").path()).collect();
     files.sort();
     let read = |path: &Path| {
         let mut duplicates = Vec::new();
-        let tree = yaml::to_value(&std::fs::read(path).unwrap(), &mut duplicates)
+        let tree = yaml::to_value(&std::fs::read(path).expect("can be read"), &mut duplicates)
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         assert!(duplicates.is_empty(), "{}: duplicate keys", path.display());
-        Table { file: path.file_name().unwrap().to_string_lossy().into_owned(), tree }
+        Table { file: path.file_name().expect("has a name").to_string_lossy().into_owned(), tree }
     };
     files.iter().map(|path| read(path)).collect()
 }
