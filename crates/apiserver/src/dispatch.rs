@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corten_api::Status;
+use corten_auth::User;
 use futures_util::FutureExt;
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
 use http::request::Parts;
@@ -15,9 +16,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
+use crate::authentication::{self, Peer};
+use crate::authorization;
 use crate::call::Call;
 use crate::catalog::Served;
-use crate::identity::{self, Peer, User};
 use crate::metrics::RequestKey;
 use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
@@ -102,9 +104,9 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
-        let user = identity::authenticate(peer, &parts.headers)?;
-        let user = identity::impersonate(user, &parts.headers, &info)?;
-        identity::authorize(&user, &named(&info, &query), path)?;
+        let user = authentication::authenticate(peer, &parts.headers)?;
+        let user = authorization::impersonate(user, &parts.headers, &info)?;
+        authorization::authorize(&user, &named(&info, &query), path)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,

@@ -5,6 +5,8 @@
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
 mod admission;
+mod authentication;
+mod authorization;
 mod body;
 mod bootstrap;
 mod cache;
@@ -16,7 +18,6 @@ mod dispatch;
 mod endpoints;
 mod events;
 mod filter;
-mod identity;
 mod listen;
 mod metrics;
 mod negotiate;
