@@ -1,0 +1,19 @@
+//! Checks that several resources share, one file per topic.
+//!
+//! Everything in here only looks, is total (what is missing or of a wrong type is empty), and allocates
+//! nothing for what is valid.
+
+pub(crate) mod csi;
+pub(crate) mod diff;
+pub(crate) mod endpoint;
+pub(crate) mod fields;
+pub(crate) mod go_shape;
+pub(crate) mod ip;
+pub(crate) mod label_selector;
+pub(crate) mod node_labels;
+pub(crate) mod node_selector;
+pub(crate) mod number;
+pub(crate) mod path;
+pub(crate) mod resources;
+pub(crate) mod text;
+pub(crate) mod volume_claim;
