@@ -187,31 +187,12 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     if text.is_empty() {
         return Ok(REQUEST_TIMEOUT);
     }
-    let invalid = || {
-        Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-        ))
-    };
-    if text == "0" {
-        return Ok(REQUEST_TIMEOUT);
-    }
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
-    let number: f64 = text[..split].parse().map_err(|_| invalid())?;
-    let seconds = match &text[split..] {
-        "ms" => number / 1000.0,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        // Compound durations such as 1m30s are longer than the limit anyway.
-        _ => REQUEST_TIMEOUT.as_secs_f64(),
-    };
-    if seconds < 0.0 {
-        return Err(invalid());
-    }
-    Ok(if seconds == 0.0 {
-        REQUEST_TIMEOUT
-    } else {
-        Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT)
+    let seconds = request::go_duration(text).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    Ok(match Duration::try_from_secs_f64(seconds) {
+        Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
+        _ => REQUEST_TIMEOUT,
     })
 }
 
