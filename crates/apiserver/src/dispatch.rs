@@ -153,7 +153,10 @@ impl Server {
         };
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
-            require_verb(&call, "watch")?;
+            if !call.served.resource.has_verb("watch") {
+                let (group, resource) = (call.served.group(), call.served.name());
+                return Err(Status::method_not_supported(group, resource, "watch"));
+            }
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }

@@ -62,6 +62,7 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let mut object = decoded.object;
     call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
+    prepare::drop_doubled_owners(call, &mut object, "");
     own_changes(call, "", None, &mut object);
     let stored = create_object(call, object, dry_run).await?;
     respond::object(201, &call.served, &stored, wanted, &call.table_query()?)
@@ -125,6 +126,7 @@ pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer,
     let mut object = decoded.object;
     call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
+    prepare::drop_doubled_owners(call, &mut object, "");
     prepare::agree_on_name(call, &mut object)?;
     let cache = list::cache(call)?.clone();
     let asked = meta::resource_version(&object).to_owned();
