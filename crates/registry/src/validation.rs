@@ -7,5 +7,6 @@ pub(crate) mod conditions;
 pub(crate) mod fields;
 pub(crate) mod int_or_percent;
 pub(crate) mod label_selector;
+pub(crate) mod pod_template;
 pub(crate) mod quantities;
 pub(crate) mod shown;
