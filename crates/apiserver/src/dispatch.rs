@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corten_api::Status;
+use corten_auth::User;
 use futures_util::FutureExt;
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
 use http::request::Parts;
@@ -15,9 +16,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
+use crate::authentication::{self, Peer};
+use crate::authorization;
 use crate::call::Call;
 use crate::catalog::Served;
-use crate::identity::{self, Peer, User};
 use crate::metrics::RequestKey;
 use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
@@ -102,9 +104,9 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
-        let user = identity::authenticate(peer, &parts.headers)?;
-        let user = identity::impersonate(user, &parts.headers, &info)?;
-        identity::authorize(&user, &named(&info, &query), path)?;
+        let user = authentication::authenticate(peer, &parts.headers)?;
+        let user = authorization::impersonate(user, &parts.headers, &info)?;
+        authorization::authorize(&user, &named(&info, &query), path)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -185,31 +187,12 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     if text.is_empty() {
         return Ok(REQUEST_TIMEOUT);
     }
-    let invalid = || {
-        Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-        ))
-    };
-    if text == "0" {
-        return Ok(REQUEST_TIMEOUT);
-    }
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
-    let number: f64 = text[..split].parse().map_err(|_| invalid())?;
-    let seconds = match &text[split..] {
-        "ms" => number / 1000.0,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        // Compound durations such as 1m30s are longer than the limit anyway.
-        _ => REQUEST_TIMEOUT.as_secs_f64(),
-    };
-    if seconds < 0.0 {
-        return Err(invalid());
-    }
-    Ok(if seconds == 0.0 {
-        REQUEST_TIMEOUT
-    } else {
-        Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT)
+    let seconds = request::go_duration(text).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    Ok(match Duration::try_from_secs_f64(seconds) {
+        Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
+        _ => REQUEST_TIMEOUT,
     })
 }
 

@@ -12,7 +12,7 @@ use corten_store::{Error as StoreError, Expect};
 
 use super::write::RACE_RETRIES;
 use super::{list, write};
-use crate::admission;
+use crate::admission::{self, Attributes, Operation};
 use crate::call::{self, Call};
 use crate::negotiate::{self, Format};
 use crate::object::Object;
@@ -230,7 +230,6 @@ fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCo
 pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
-    admission::delete(call)?;
     warn_of_orphans(call, &options);
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
@@ -284,6 +283,9 @@ async fn delete_object(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
+    let (old, dry_run) = (Some(&object), options.dry_run);
+    let attributes = Attributes { call, operation: Operation::Delete, subresource: "", old, dry_run };
+    admission::validate(&attributes, None).await?;
     options.check(call, &object)?;
     match fate(call, &object, options) {
         Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),

@@ -14,7 +14,7 @@ use corten_api::{Status, Str, Value, encoded, managed, meta, time};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
 
 use super::{list, prepare};
-use crate::admission;
+use crate::admission::{self, Attributes, Operation};
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
@@ -87,8 +87,12 @@ pub(super) async fn create_object(
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
-        admission::create(call, &candidate)?;
+        let (operation, subresource) = (Operation::Create, "");
+        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
+        admission::admit(&attributes, &mut candidate).await?;
         prepare::for_create(call, &mut candidate)?;
+        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
+        admission::validate(&attributes, Some(&candidate)).await?;
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
@@ -197,7 +201,24 @@ pub(crate) async fn replace(
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
     prepare::to_stored(call, &mut new)?;
+    replace_admitted(call, subresource, cache, current, new, dry_run).await
+}
+
+/// `replace` with a new state in the stored version.
+async fn replace_admitted(
+    call: &mut Call,
+    subresource: &str,
+    cache: &Arc<Cache>,
+    current: &Current,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Option<Bytes>, Status> {
+    let (operation, old) = (Operation::Update, Some(&current.tree));
+    let attributes = Attributes { call, operation, subresource, old, dry_run };
+    admission::admit(&attributes, &mut new).await?;
     prepare::for_update(call, subresource, &mut new, &current.tree)?;
+    let attributes = Attributes { call, operation, subresource, old, dry_run };
+    admission::validate(&attributes, Some(&new)).await?;
     replace_stored(call, cache, current, new, dry_run).await
 }
 
@@ -244,11 +265,10 @@ pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
     current: &Current,
-    mut new: Value,
+    new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    prepare::for_update(call, "", &mut new, &current.tree)?;
-    replace_stored(call, cache, current, new, dry_run).await
+    replace_admitted(call, "", cache, current, new, dry_run).await
 }
 
 /// Whether an object only waited for its last finalizer.
