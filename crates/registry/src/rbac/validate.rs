@@ -5,7 +5,7 @@ use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
 use crate::rbac::GROUP;
-use crate::validation::fields::{IMMUTABLE, complain, list, part, text};
+use crate::validation::fields::{complain, list, part, text};
 use crate::validation::shown::{Shape, TEXT, shaped};
 
 /// Where an object's rules apply.
@@ -60,7 +60,7 @@ pub(crate) fn validate_binding(binding: &Value, scope: Scope, errors: &mut Error
 pub(crate) fn validate_binding_update(new: &Value, old: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_binding(new, scope, errors);
     if !same(new, old, &["roleRef"]) {
-        errors.invalid_shown("roleRef", shaped(part(new, "roleRef"), ROLE_REF), IMMUTABLE);
+        errors.invalid_shown("roleRef", shaped(part(new, "roleRef"), ROLE_REF), "cannot change roleRef");
     }
 }
 

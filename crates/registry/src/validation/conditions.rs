@@ -12,20 +12,17 @@ pub(crate) fn validate_conditions(conditions: &[Value], at: &Field<'_>, errors: 
     for (i, condition) in conditions.iter().enumerate() {
         let kind = text(condition, "type");
         if conditions.iter().take(i).any(|earlier| text(earlier, "type") == kind) {
-            errors.duplicate(at.index(i), &Value::from(kind));
+            errors.duplicate(at.index(i).child("type"), &Value::from(kind));
         }
         validate_condition(condition, &at.index(i), errors);
     }
 }
 
 fn validate_condition(condition: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    match text(condition, "type") {
-        "" => errors.required(at.child("type"), "is required"),
-        kind => complain(&at.child("type"), kind, names::qualified_name(kind), errors),
-    }
+    let kind = text(condition, "type");
+    complain(&at.child("type"), kind, names::qualified_name(kind), errors);
     match text(condition, "status") {
         "True" | "False" | "Unknown" => {}
-        "" => errors.required(at.child("status"), ""),
         other => {
             errors.not_supported(at.child("status"), &Value::from(other), &["False", "True", "Unknown"]);
         }

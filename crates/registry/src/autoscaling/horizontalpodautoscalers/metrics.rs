@@ -138,7 +138,12 @@ fn validate_container_resource_name(name: &str, at: &Field<'_>, errors: &mut Err
     complain(at, name, names::qualified_name(name), errors);
     let own = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
     if !name.contains('/') && !own {
-        errors.invalid(*at, &Value::from(name), "must be a standard resource for containers");
+        for why in [
+            "must be a standard resource type or fully qualified",
+            "must be a standard resource for containers",
+        ] {
+            errors.invalid(*at, &Value::from(name), why);
+        }
     }
 }
 

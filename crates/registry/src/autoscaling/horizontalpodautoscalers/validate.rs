@@ -70,8 +70,10 @@ fn validate_spec(spec: &Value, target: ApiVersion, described: ApiVersion, errors
     non_negative(spec, "minReplicas", &at, errors);
     let most = number(spec, "maxReplicas");
     let most_at = at.child("maxReplicas");
-    if most < 1 {
-        errors.invalid(most_at, &Value::Int(most), "must be greater than 0");
+    if most == 0 {
+        errors.required(most_at, "must be set and greater than 0");
+    } else if most < 0 {
+        errors.invalid(most_at, &Value::Int(most), "must be greater than or equal to 1");
     }
     if least.is_some_and(|least| most < least) {
         errors.invalid(most_at, &Value::Int(most), "must be greater than or equal to `minReplicas`");
