@@ -16,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod validation;
 
 mod admissionregistration;
 mod apiextensions;
