@@ -3,6 +3,10 @@
 //! Everything in here only looks, is total (what is missing or of a wrong type is empty), and allocates
 //! nothing for what is valid.
 
+pub(crate) mod conditions;
+pub(crate) mod expression;
 pub(crate) mod ip;
 pub(crate) mod label_selector;
 pub(crate) mod text;
+pub(crate) mod url;
+pub(crate) mod webhook;
