@@ -4,9 +4,15 @@
 //! nothing for what is valid.
 
 pub(crate) mod conditions;
+pub(crate) mod expression;
 pub(crate) mod fields;
 pub(crate) mod int_or_percent;
+pub(crate) mod ip;
 pub(crate) mod label_selector;
 pub(crate) mod pod_template;
 pub(crate) mod quantities;
 pub(crate) mod shown;
+pub(crate) mod text;
+pub(crate) mod url;
+pub(crate) mod webhook;
+pub(crate) mod workload;

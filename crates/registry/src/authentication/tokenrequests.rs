@@ -4,7 +4,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, json, names};
 
-use crate::validation::fields::{list, number, part, text};
+use crate::validation::fields::{number, part};
+use crate::validation::text::{list, text};
 
 const SHORTEST_SECONDS: i64 = 10 * 60;
 const LONGEST_SECONDS: i64 = 1 << 32;

@@ -3,8 +3,9 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json, names};
 
-use crate::validation::fields::{complain, list, member, part, text};
+use crate::validation::fields::part;
 use crate::validation::shown::{Shape, TEXT, shaped};
+use crate::validation::text::{complain, list, member, text};
 
 const NON_RESOURCE: Shape = Shape::Pointer(&[("path", TEXT), ("verb", TEXT)]);
 

@@ -6,7 +6,8 @@ pub(crate) mod prioritylevelconfigurations;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
-use crate::validation::fields::{list, part, text};
+use crate::validation::fields::part;
+use crate::validation::text::{list, text};
 
 /// Conditions have a type, each another.
 fn validate_conditions(object: &Value, errors: &mut ErrorList) {

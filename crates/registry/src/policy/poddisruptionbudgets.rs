@@ -7,10 +7,11 @@ use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_kee
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, int_at, integer, name, text};
 use crate::validation::conditions::validate_conditions;
-use crate::validation::fields::{list, member, non_negative, part};
+use crate::validation::fields::{non_negative, part};
 use crate::validation::int_or_percent::{validate_at_most_100_percent, validate_int_or_percent};
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
 use crate::validation::shown::selector as shown_selector;
+use crate::validation::text::{list, member};
 
 pub(crate) const RULES: Rules = Rules {
     group: "policy",

@@ -6,8 +6,9 @@ use corten_api::{Field, Value};
 
 use crate::rbac::validate::{Scope, validate_rules};
 use crate::rules::{NameRule, Rules};
-use crate::validation::fields::{list, member, part};
+use crate::validation::fields::part;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
+use crate::validation::text::{list, member};
 
 pub(crate) const RULES: Rules = Rules {
     group: "rbac.authorization.k8s.io",

@@ -5,8 +5,9 @@ use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
 use crate::rbac::GROUP;
-use crate::validation::fields::{complain, list, part, text};
+use crate::validation::fields::part;
 use crate::validation::shown::{Shape, TEXT, shaped};
+use crate::validation::text::{complain, list, text};
 
 /// Where an object's rules apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use corten_api::{Field, Value};
 use crate::defaults::fill_absent;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, boolean, cells, int_at, integer, name, str_at, text};
-use crate::validation::fields::{immutable, member, number};
+use crate::validation::fields::{immutable, number};
+use crate::validation::text::member;
 
 pub(crate) const RULES: Rules = Rules {
     group: "scheduling.k8s.io",

@@ -3,7 +3,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-use crate::validation::fields::{complain, member, number, text};
+use crate::validation::fields::number;
+use crate::validation::text::{complain, member, text};
 
 const REASON_MAX_LENGTH: usize = 1024;
 const MESSAGE_MAX_LENGTH: usize = 32 * 1024;

@@ -8,36 +8,14 @@ use crate::prepare::same;
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// A member's text; empty if there is none.
-pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// A member's number; zero if there is none.
 pub(crate) fn number(value: &Value, key: &str) -> i64 {
     value.get(key).and_then(Value::as_int).unwrap_or_default()
 }
 
-/// A member that is there and not null.
-pub(crate) fn member<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    value.get(key).filter(|member| !member.is_null())
-}
-
 /// A member's tree; null if there is none.
 pub(crate) fn part<'v>(value: &'v Value, key: &str) -> &'v Value {
     value.get(key).unwrap_or(&Value::Null)
-}
-
-/// The items of a member that is a list.
-pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value.get(key).and_then(Value::as_array).unwrap_or_default()
-}
-
-/// Says each complaint about a text.
-pub(crate) fn complain(at: &Field<'_>, text: &str, complaints: Vec<String>, errors: &mut ErrorList) {
-    for complaint in complaints {
-        errors.invalid(at, &Value::from(text), complaint);
-    }
 }
 
 /// A count may be zero or missing, not negative.
@@ -55,23 +33,8 @@ pub(crate) fn immutable(new: &Value, old: &Value, key: &str, at: &Field<'_>, err
     }
 }
 
-/// A text that must be there.
-pub(crate) fn required_text(owner: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    if text(owner, key).is_empty() {
-        errors.required(at.child(key), "");
-    }
-}
-
 /// `Invalid` where the value is too much to show.
 pub(crate) fn invalid_omitted(at: Field<'_>, why: impl Into<String>, errors: &mut ErrorList) {
     let kind = FieldErrorKind::Invalid;
     errors.0.push(FieldError { kind, field: at.into(), bad_value: None, detail: why.into() });
-}
-
-/// A text that must be one of these.
-pub(crate) fn one_of(owner: &Value, key: &str, known: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
-    let text = text(owner, key);
-    if !known.contains(&text) {
-        errors.not_supported(at.child(key), &Value::from(text), known);
-    }
 }

@@ -1,7 +1,9 @@
 //! Label selectors as objects: `matchLabels` and `matchExpressions`.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{Field, Map, Value, names};
+
+use crate::validation::text::complain;
 
 /// What an object that is stored already may keep.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,18 +20,19 @@ pub(crate) fn validate_label_selector(
     errors: &mut ErrorList,
 ) {
     let Some(selector) = selector else { return };
-    if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object).filter(|map| !map.is_empty())
-    {
-        let at = at.child("matchLabels");
-        for (key, value) in labels.iter() {
-            let value = value.as_str().unwrap_or_default();
-            complain(&at, key, names::qualified_name(key), errors);
-            complain(&at, value, names::label_value(value), errors);
-        }
-    }
+    validate_labels(selector.get("matchLabels"), &at.child("matchLabels"), errors);
     let at = at.child("matchExpressions");
     for (i, requirement) in selector.items_at(&["matchExpressions"]).iter().enumerate() {
         validate_requirement(requirement, options, &at.index(i), errors);
+    }
+}
+
+/// A set of labels: every key and every value.
+pub(crate) fn validate_labels(labels: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Map::iter) {
+        let value = value.as_str().unwrap_or_default();
+        complain(at, key, names::qualified_name(key), errors);
+        complain(at, value, names::label_value(value), errors);
     }
 }
 
@@ -72,10 +75,4 @@ pub(crate) fn has_invalid_values(selector: Option<&Value>) -> bool {
     let requirements = selector.map_or(&[][..], |selector| selector.items_at(&["matchExpressions"]));
     let mut values = requirements.iter().flat_map(|requirement| requirement.items_at(&["values"]));
     values.any(|value| !names::label_value(value.as_str().unwrap_or_default()).is_empty())
-}
-
-fn complain(at: &Field<'_>, bad: &str, complaints: Vec<String>, errors: &mut ErrorList) {
-    for complaint in complaints {
-        errors.invalid(at, &Value::from(bad), complaint);
-    }
 }

@@ -3,7 +3,8 @@
 
 use corten_api::{Value, json};
 
-use crate::validation::fields::{member, part};
+use crate::validation::fields::part;
+use crate::validation::text::member;
 
 /// How a value is shown.
 #[derive(Debug, Clone, Copy)]

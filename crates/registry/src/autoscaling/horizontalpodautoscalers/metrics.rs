@@ -5,7 +5,8 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use super::validate::{ApiVersion, validate_reference};
-use crate::validation::fields::{complain, list, member, number, part, text};
+use crate::validation::fields::{number, part};
+use crate::validation::text::{complain, list, member, text};
 
 /// Types of sources, as messages list them.
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];

@@ -4,8 +4,9 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use super::metrics;
-use crate::validation::fields::{complain, list, member, non_negative, number, part, text};
+use crate::validation::fields::{non_negative, number, part};
 use crate::validation::quantities::validate_non_negative_quantity;
+use crate::validation::text::{complain, list, member, text};
 
 const LONGEST_PERIOD_SECONDS: i64 = 1800;
 const LONGEST_WINDOW_SECONDS: i64 = 3600;

@@ -4,8 +4,9 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names, value};
 
 use crate::flowcontrol::validate_conditions;
-use crate::validation::fields::{complain, list, member, number, part, text};
+use crate::validation::fields::{number, part};
 use crate::validation::shown::{FLAG, NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::text::{complain, list, member, text};
 
 const HIGHEST_PRECEDENCE: i64 = 10_000;
 const VERBS: [&str; 9] =

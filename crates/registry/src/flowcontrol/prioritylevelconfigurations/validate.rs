@@ -4,8 +4,9 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, value};
 
 use crate::flowcontrol::validate_conditions;
-use crate::validation::fields::{member, number, part, text};
+use crate::validation::fields::{number, part};
 use crate::validation::shown::{NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::text::{member, text};
 
 const MOST_QUEUES: i64 = 10_000_000;
 /// Bits of a hash that dealing a hand of queues may use up.
