@@ -83,7 +83,11 @@ fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
     };
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
+    let reported = stored.get("status").cloned();
     rules.prepare_for_create(&mut stored, &request);
+    if let Some(status) = reported {
+        stored.set(&["status"], status);
+    }
     let (mut object, ..) = decoded(title, patched(&sent_first, case.get("with")));
     for tree in [&mut stored, &mut object] {
         tree.set(&["metadata", "uid"], "8b1e9d64-5a0c-4c3e-8d53-1e2bf2f7a9c1");

@@ -51,16 +51,10 @@ fn validate_spec_with_subject(spec: &Value, errors: &mut ErrorList) {
 }
 
 fn validate_attributes(spec: &Value, errors: &mut ErrorList) {
-    match (member(spec, "resourceAttributes"), member(spec, "nonResourceAttributes")) {
-        (Some(_), Some(other)) => {
-            let why = "cannot be specified in combination with resourceAttributes";
-            errors.invalid_shown("spec.nonResourceAttributes", shaped(other, NON_RESOURCE), why);
-        }
-        (None, None) => {
-            let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            errors.invalid("spec.resourceAttributes", &Value::Null, why);
-        }
-        _ => {}
+    let other = part(spec, "nonResourceAttributes");
+    if member(spec, "resourceAttributes").is_some() != other.is_null() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.invalid_shown("spec", shaped(other, NON_RESOURCE), why);
     }
 }
 

@@ -5,7 +5,7 @@ use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
 use crate::rbac::GROUP;
-use crate::validation::fields::part;
+use crate::validation::fields::{IMMUTABLE, part};
 use crate::validation::shown::{Shape, TEXT, shaped};
 use crate::validation::text::{complain, list, text};
 
@@ -22,13 +22,13 @@ pub(crate) fn validate_rules(role: &Value, scope: Scope, errors: &mut ErrorList)
     for (i, rule) in list(role, "rules").iter().enumerate() {
         validate_rule(rule, scope, &at.index(i), errors);
     }
+    for (i, _) in list(role, "rules").iter().enumerate().filter(|(_, rule)| list(rule, "verbs").is_empty()) {
+        errors.required(at.index(i).child("verbs"), "");
+    }
 }
 
 fn validate_rule(rule: &Value, scope: Scope, at: &Field<'_>, errors: &mut ErrorList) {
     let none = |key: &str| list(rule, key).is_empty();
-    if none("verbs") {
-        errors.required(at.child("verbs"), "verbs must contain at least one value");
-    }
     if !none("nonResourceURLs") {
         let mut refuse =
             |why: &str| errors.invalid(at.child("nonResourceURLs"), part(rule, "nonResourceURLs"), why);
@@ -55,13 +55,23 @@ pub(crate) fn validate_binding(binding: &Value, scope: Scope, errors: &mut Error
     for (i, subject) in list(binding, "subjects").iter().enumerate() {
         validate_subject(subject, scope, &at.index(i), errors);
     }
+    for (i, subject) in list(binding, "subjects").iter().enumerate() {
+        required_name(subject, &at.index(i), errors);
+    }
+    required_name(part(binding, "roleRef"), &Field::new("roleRef"), errors);
+}
+
+fn required_name(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    if text(reference, "name").is_empty() {
+        errors.required(at.child("name"), "");
+    }
 }
 
 /// A binding grants one role for good.
 pub(crate) fn validate_binding_update(new: &Value, old: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_binding(new, scope, errors);
     if !same(new, old, &["roleRef"]) {
-        errors.invalid_shown("roleRef", shaped(part(new, "roleRef"), ROLE_REF), "cannot change roleRef");
+        errors.invalid_shown("roleRef", shaped(part(new, "roleRef"), ROLE_REF), IMMUTABLE);
     }
 }
 
@@ -78,10 +88,8 @@ fn validate_role_ref(role: &Value, scope: Scope, errors: &mut ErrorList) {
     if !kinds.contains(&kind) {
         errors.not_supported(at.child("kind"), &Value::from(kind), kinds);
     }
-    match text(role, "name") {
-        "" => errors.required(at.child("name"), ""),
-        name => complain(&at.child("name"), name, names::path_segment_name(name), errors),
-    }
+    let name = text(role, "name");
+    complain(&at.child("name"), name, names::path_segment_name(name), errors);
 }
 
 fn validate_group(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
@@ -93,9 +101,6 @@ fn validate_group(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 
 fn validate_subject(subject: &Value, scope: Scope, at: &Field<'_>, errors: &mut ErrorList) {
     let name = text(subject, "name");
-    if name.is_empty() {
-        errors.required(at.child("name"), "");
-    }
     match text(subject, "kind") {
         "ServiceAccount" => {
             if !name.is_empty() {

@@ -3,7 +3,6 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-use crate::validation::fields::number;
 use crate::validation::text::{complain, member, text};
 
 const REASON_MAX_LENGTH: usize = 1024;
@@ -13,22 +12,25 @@ pub(crate) fn validate_conditions(conditions: &[Value], at: &Field<'_>, errors: 
     for (i, condition) in conditions.iter().enumerate() {
         let kind = text(condition, "type");
         if conditions.iter().take(i).any(|earlier| text(earlier, "type") == kind) {
-            errors.duplicate(at.index(i).child("type"), &Value::from(kind));
+            errors.duplicate(at.index(i), &Value::from(kind));
         }
         validate_condition(condition, &at.index(i), errors);
     }
 }
 
 fn validate_condition(condition: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let kind = text(condition, "type");
-    complain(&at.child("type"), kind, names::qualified_name(kind), errors);
+    match text(condition, "type") {
+        "" => errors.required(at.child("type"), "is required"),
+        kind => complain(&at.child("type"), kind, names::qualified_name(kind), errors),
+    }
     match text(condition, "status") {
         "True" | "False" | "Unknown" => {}
+        "" => errors.required(at.child("status"), ""),
         other => {
             errors.not_supported(at.child("status"), &Value::from(other), &["False", "True", "Unknown"]);
         }
     }
-    let generation = number(condition, "observedGeneration");
+    let generation = condition.int_at(&["observedGeneration"]).unwrap_or(0);
     if generation < 0 {
         let why = "must be greater than or equal to zero";
         errors.invalid(at.child("observedGeneration"), &Value::Int(generation), why);

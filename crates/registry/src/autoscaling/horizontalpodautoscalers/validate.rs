@@ -68,14 +68,8 @@ fn target_version(spec: &Value, old: Option<&Value>) -> ApiVersion {
 fn validate_spec(spec: &Value, target: ApiVersion, described: ApiVersion, errors: &mut ErrorList) {
     let at = Field::new("spec");
     let least = member(spec, "minReplicas").and_then(Value::as_int);
-    non_negative(spec, "minReplicas", &at, errors);
     let most = number(spec, "maxReplicas");
     let most_at = at.child("maxReplicas");
-    if most == 0 {
-        errors.required(most_at, "must be set and greater than 0");
-    } else if most < 0 {
-        errors.invalid(most_at, &Value::Int(most), "must be greater than or equal to 1");
-    }
     if least.is_some_and(|least| most < least) {
         errors.invalid(most_at, &Value::Int(most), "must be greater than or equal to `minReplicas`");
     }
@@ -88,6 +82,12 @@ fn validate_spec(spec: &Value, target: ApiVersion, described: ApiVersion, errors
                 validate_scaling_rules(rules, &at.child(key), errors);
             }
         }
+    }
+    non_negative(spec, "minReplicas", &at, errors);
+    if most == 0 {
+        errors.required(most_at, "");
+    } else if most < 0 {
+        errors.invalid(most_at, &Value::Int(most), "must be greater than or equal to 1");
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn validate(level: &Value, errors: &mut ErrorList) {
     validate_spec(name, spec, &at, errors);
     validate_fixed(name, spec, &at, errors);
     validate_conditions(level, errors);
+    validate_members(spec, &at, errors);
 }
 
 /// Of what is part of every cluster, only how much the exempt level lends may be changed.
@@ -81,25 +82,49 @@ fn validate_spec(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorLis
     }
     match kind {
         "Exempt" => {
-            if member(spec, "limited").is_some() {
-                errors.forbidden(at.child("limited"), "must be nil if the type is not Limited");
-            }
             if let Some(exempt) = member(spec, "exempt") {
                 validate_shares(exempt, &at.child("exempt"), errors);
                 validate_lendable(exempt, &at.child("exempt"), errors);
             }
         }
         "Limited" => {
-            if member(spec, "exempt").is_some() {
-                errors.forbidden(at.child("exempt"), "must be nil if the type is Limited");
-            }
-            match member(spec, "limited") {
-                Some(limited) => validate_limited(limited, &at.child("limited"), errors),
-                None => errors.required(at.child("limited"), "must not be empty when type is Limited"),
+            if let Some(limited) = member(spec, "limited") {
+                validate_limited(limited, &at.child("limited"), errors);
             }
         }
-        "" => errors.required(at.child("type"), ""),
+        "" => {}
         other => errors.not_supported(at.child("type"), &Value::from(other), &["Exempt", "Limited"]),
+    }
+}
+
+/// Whether what the types ask for is there, and nothing else.
+fn validate_members(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let kind = text(spec, "type");
+    if kind != "Exempt" && member(spec, "exempt").is_some() {
+        errors.forbidden(at.child("exempt"), "");
+    }
+    validate_member(spec, "limited", "Limited", at, errors);
+    if let Some(limited) = member(spec, "limited") {
+        let at = at.child("limited");
+        validate_member(
+            part(limited, "limitResponse"),
+            "queuing",
+            "Queue",
+            &at.child("limitResponse"),
+            errors,
+        );
+    }
+}
+
+/// A member that must be there for one type and for no other, and the type.
+fn validate_member(owner: &Value, key: &str, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    match (text(owner, "type") == kind, member(owner, key)) {
+        (true, None) => errors.required(at.child(key), ""),
+        (false, Some(_)) => errors.forbidden(at.child(key), ""),
+        _ => {}
+    }
+    if text(owner, "type").is_empty() {
+        errors.required(at.child("type"), "");
     }
 }
 
@@ -131,19 +156,9 @@ fn validate_limited(limited: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 }
 
 fn validate_response(response: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let queuing = member(response, "queuing");
-    match (text(response, "type"), queuing) {
-        ("Reject", Some(_)) => {
-            let why = "must be nil if limited.limitResponse.type is not Limited";
-            errors.forbidden(at.child("queuing"), why);
-        }
-        ("Queue", None) => {
-            let why = "must not be empty if limited.limitResponse.type is Limited";
-            errors.required(at.child("queuing"), why);
-        }
+    match (text(response, "type"), member(response, "queuing")) {
         ("Queue", Some(queuing)) => validate_queuing(queuing, &at.child("queuing"), errors),
-        ("Reject", None) => {}
-        ("", _) => errors.required(at.child("type"), ""),
+        ("" | "Queue" | "Reject", _) => {}
         (other, _) => errors.not_supported(at.child("type"), &Value::from(other), &["Queue", "Reject"]),
     }
 }
