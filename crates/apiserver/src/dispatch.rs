@@ -62,16 +62,14 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let refuse =
-            |status: &Status| respond::status(status, error_format(&parts.headers, parts.uri.query()));
         let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
-            Ok(Err(status)) => refuse(&status),
+            Ok(Err(status)) => refuse(&parts, &status),
             Err(_) => {
                 self.metrics.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(path = parts.uri.path(), "request handler panicked");
-                refuse(&Status::internal("the request could not be handled"))
+                refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
@@ -131,7 +129,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves(&at.group, &at.version) {
+        if !self.backend.catalog.serves_group(&at.group) {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -155,20 +153,30 @@ impl Server {
         };
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
-            require_verb(&call, "watch")?;
+            if !call.served.resource.has_verb("watch") {
+                let (group, resource) = (call.served.group(), call.served.name());
+                return Err(Status::method_not_supported(group, resource, "watch"));
+            }
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }
         let _flight = InFlight::enter(self, info.verb);
         let work = async {
             call.body = read(body, &call.headers).await?;
-            let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
+            let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
+            // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
+            let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
             warn(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
         within(timeout, work).await
     }
+}
+
+/// A refusal, as this client reads it.
+fn refuse(parts: &Parts, status: &Status) -> Answer {
+    respond::status(status, error_format(&parts.headers, parts.uri.query()))
 }
 
 async fn within(

@@ -22,6 +22,7 @@ mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;

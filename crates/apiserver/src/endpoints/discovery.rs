@@ -34,8 +34,9 @@ pub(super) fn answer(
     let wanted = negotiate::wanted(headers, query.get("pretty"), false)?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let plain = |value: Value| Ok(respond::tree(200, &value, wanted));
-    let known = |value: Option<Value>| match value {
+    let known = |value: Option<Value>, group: &str| match value {
         Some(value) => plain(value),
+        None if server.backend.catalog.serves_group(group) => Err(Status::unknown_path()),
         None => Ok(respond::text(404, "404 page not found\n")),
     };
     match segments.as_slice() {
@@ -51,9 +52,9 @@ pub(super) fn answer(
             Some(version) => Ok(document(headers, version, &discovery::aggregated_apis(served, version))),
             None => plain(discovery::api_group_list(served)),
         },
-        ["api", version] => known(discovery::api_resource_list(served, "", version)),
-        ["apis", group] => known(discovery::api_group(served, group)),
-        ["apis", group, version] => known(discovery::api_resource_list(served, group, version)),
+        ["api", version] => known(discovery::api_resource_list(served, "", version), ""),
+        ["apis", group] => known(discovery::api_group(served, group), group),
+        ["apis", group, version] => known(discovery::api_resource_list(served, group, version), group),
         _ => Err(Status::unknown_path()),
     }
 }

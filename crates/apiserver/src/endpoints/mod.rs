@@ -28,7 +28,7 @@ pub(crate) fn answer(
     headers: &HeaderMap,
 ) -> Result<Answer, Status> {
     let trimmed = if path.len() > 1 { path.trim_end_matches('/') } else { path };
-    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let reads = *method == Method::GET;
     let mut segments = trimmed.split('/').skip(1);
     match segments.next().unwrap_or_default() {
         "healthz" | "livez" | "readyz" => Ok(server.health.answer(path, query)),
@@ -47,7 +47,10 @@ pub(crate) fn answer(
         "openapi" => openapi::answer(server, trimmed, query, headers),
         "" => discovery::answer(server, trimmed, query, headers),
         "index.html" if path == "/index.html" => discovery::answer(server, "/", query, headers),
-        "api" | "apis" if reads => discovery::answer(server, trimmed, query, headers),
+        // The list of groups answers whatever the method is.
+        "api" | "apis" if reads || (trimmed == "/apis" && *method != Method::HEAD) => {
+            discovery::answer(server, trimmed, query, headers)
+        }
         "api" | "apis" | "version" if !reads => Err(Status::method_not_allowed()),
         _ => Ok(respond::text(404, "404 page not found\n")),
     }

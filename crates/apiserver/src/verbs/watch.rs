@@ -302,7 +302,7 @@ impl Watcher {
         match respond::served_tree(&self.served, stored) {
             Ok(tree) => {
                 let shown = match self.wanted.view {
-                    View::Metadata => respond::partial(&tree),
+                    View::Metadata { version, .. } => respond::partial(&tree, version),
                     View::Table(version) => {
                         let table =
                             respond::table(&self.served, vec![tree], Map::new(), &self.table, version);
@@ -356,7 +356,7 @@ impl Watcher {
             tracing::debug!("bookmark left as it is");
         }
         let shown = match self.wanted.view {
-            View::Metadata => respond::partial(&object),
+            View::Metadata { version, .. } => respond::partial(&object, version),
             View::Table(version) => {
                 let mut table = respond::table(
                     &self.served,
