@@ -3,7 +3,7 @@
 //!
 //! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
 //! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
-//! `old` changes the base into what is stored, `with` changes that into what is sent, to `subresource` if
+//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to `subresource` if
 //! there is one.
 
 use std::path::Path;
@@ -93,9 +93,9 @@ fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
     created(&mut stored);
-    let reported = stored.get("status").cloned();
+    let status = sent_first.get("status").and_then(|_| stored.get("status")).cloned();
     rules.prepare_for_create(&mut stored, &request);
-    if let Some(status) = reported {
+    if let Some(status) = status {
         stored.set(&["status"], status);
     }
     let (mut object, ..) = decoded(title, patched(&sent_first, case.get("with")));
