@@ -1,6 +1,8 @@
 //! Persistent volume claims: storage asked for. What a claim starts from is said in two fields, an older
 //! and a newer one, that are kept alike.
 
+mod validate;
+
 use corten_api::{Map, Value};
 
 use crate::core::persistentvolumes::{access_modes, storage_class};
@@ -18,6 +20,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: |_, claim, _, errors| validate::status(claim, errors),
+    warnings: |claim, _| validate::warnings(claim),
     delete_returns_object: true,
     columns: &[
         NAME,
