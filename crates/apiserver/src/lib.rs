@@ -95,6 +95,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         backend: Arc::new(Backend {
             catalog,
             store: options.store,
+            authorizer: authorization::Authorizer,
             event_leases: events::EventLeases::default(),
         }),
         metrics: Metrics::new(),

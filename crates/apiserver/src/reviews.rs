@@ -1,12 +1,11 @@
 //! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses.
 
 use corten_api::{Map, Status, Value, meta};
-use corten_auth::{MASTERS, User};
+use corten_auth::{Attributes, MASTERS, User};
 
 use crate::authorization;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
-use crate::request::{RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::subresource;
 
@@ -42,9 +41,9 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
             Value::Object(status)
         }
         "tokenreviews" => token_status(&object)?,
-        "selfsubjectaccessreviews" => access(&call.user.clone(), object.get("spec")),
+        "selfsubjectaccessreviews" => access(call, &call.user, object.get("spec")),
         "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            access(&subject(object.get("spec")), object.get("spec"))
+            access(call, &subject(object.get("spec")), object.get("spec"))
         }
         "selfsubjectrulesreviews" => rules(&call.user),
         _ => return Err(Status::method_not_allowed()),
@@ -77,31 +76,27 @@ fn subject(spec: Option<&Value>) -> User {
 }
 
 /// What the authorizer would say to the request a review describes.
-fn access(user: &User, spec: Option<&Value>) -> Value {
+fn access(call: &Call, user: &User, spec: Option<&Value>) -> Value {
     let empty = Value::Null;
     let spec = spec.unwrap_or(&empty);
     let text = |path: &[&str]| spec.str_at(path).unwrap_or_default();
-    let (info, path) = match spec.get("resourceAttributes") {
-        Some(_) => {
-            let at = |field| text(&["resourceAttributes", field]).into();
-            let resource = ResourcePath {
-                group: at("group"),
-                version: at("version"),
+    let attributes = match spec.get("resourceAttributes") {
+        Some(asked) => {
+            let at = |field| asked.str_at(&[field]).unwrap_or_default();
+            Attributes {
                 namespace: at("namespace"),
-                resource: at("resource"),
                 name: at("name"),
                 subresource: at("subresource"),
-                ..ResourcePath::default()
-            };
-            (RequestInfo { resource: Some(resource), verb: "" }, "")
+                ..Attributes::resource(user, at("verb"), at("group"), at("resource"))
+            }
         }
         None => {
-            let verb = if text(&["nonResourceAttributes", "verb"]) == "get" { "get" } else { "" };
-            (RequestInfo { resource: None, verb }, text(&["nonResourceAttributes", "path"]))
+            let (verb, path) = (&["nonResourceAttributes", "verb"], &["nonResourceAttributes", "path"]);
+            Attributes::path(user, text(verb), text(path))
         }
     };
     let mut status = Map::new();
-    status.insert("allowed", authorization::authorize(user, &info, path).is_ok());
+    status.insert("allowed", authorization::authorize(&call.backend, &attributes).is_allowed());
     Value::Object(status)
 }
 
