@@ -106,8 +106,7 @@ impl Server {
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = authentication::authenticate(peer, &parts.headers)?;
         let authorizer = &self.backend.authorizer;
-        let user = authorization::impersonate(authorizer, user, &parts.headers)?;
-        authorization::admit(authorizer, &user, &info, path, &query)?;
+        let user = authorization::admit(authorizer, user, &parts.headers, &info, path, &query)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,

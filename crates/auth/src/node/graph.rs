@@ -219,10 +219,10 @@ mod tests {
             check(&graph, node, kind, name, reached);
         }
         graph.set_pod("ns", "a", None);
-        check(&graph, "n1", VertexKind::Secret, "s1", true);
-        check(&graph, "n1", VertexKind::PersistentVolume, "v1", false);
+        check(&graph, "n1", Secret, "s1", true);
+        check(&graph, "n1", PersistentVolume, "v1", false);
         graph.set_pod("ns", "b", None);
-        check(&graph, "n1", VertexKind::Secret, "s1", false);
+        check(&graph, "n1", Secret, "s1", false);
         graph.set_pod("ns", "c", None);
         graph.set_volume("v1", None);
         assert!(graph.placed.is_empty() && graph.named.is_empty(), "nothing is left behind");

@@ -47,8 +47,6 @@ enum Outcome {
     IfRelated(VertexKind),
 }
 
-use Outcome::{Allow, IfRelated};
-
 fn no(reason: impl Into<String>) -> Outcome {
     Outcome::No(reason.into())
 }
@@ -70,7 +68,7 @@ fn decide(node: &str, asked: &Attributes<'_>, shared: &[Rule]) -> Outcome {
         ("", "nodes") => own_node(node, asked),
         ("", "pods") => pod(node, asked),
         ("certificates.k8s.io", "podcertificaterequests") => certificate_request(node, asked),
-        _ if shared.iter().any(|rule| rule.allows(asked)) => Allow,
+        _ if shared.iter().any(|rule| rule.allows(asked)) => Outcome::Allow,
         _ => no(""),
     }
 }
@@ -82,7 +80,7 @@ fn get(kind: VertexKind, asked: &Attributes<'_>) -> Outcome {
     } else if !asked.subresource.is_empty() {
         no("cannot get subresource")
     } else {
-        IfRelated(kind)
+        Outcome::IfRelated(kind)
     }
 }
 
@@ -95,13 +93,13 @@ fn read(kind: VertexKind, asked: &Attributes<'_>) -> Outcome {
     } else if asked.namespace.is_empty() {
         no("can only read namespaced object of this type")
     } else {
-        IfRelated(kind)
+        Outcome::IfRelated(kind)
     }
 }
 
 fn update_claim_status(asked: &Attributes<'_>) -> Outcome {
     match asked.verb {
-        "update" | "patch" => IfRelated(VertexKind::PersistentVolumeClaim),
+        "update" | "patch" => Outcome::IfRelated(VertexKind::PersistentVolumeClaim),
         _ => no("can only get/update/patch this type"),
     }
 }
@@ -117,7 +115,7 @@ fn service_account(asked: &Attributes<'_>) -> Outcome {
     if asked.subresource != "token" {
         return no("can only create token subresource of serviceaccount");
     }
-    IfRelated(VertexKind::ServiceAccount)
+    Outcome::IfRelated(VertexKind::ServiceAccount)
 }
 
 /// The name is not known yet when something is created: admission looks at it then.
@@ -133,7 +131,7 @@ fn lease(node: &str, asked: &Attributes<'_>) -> Outcome {
     } else if !is_own(node, asked) {
         no("can only access node lease with the same name as the requesting node")
     } else {
-        Allow
+        Outcome::Allow
     }
 }
 
@@ -143,7 +141,7 @@ fn csi_node(node: &str, asked: &Attributes<'_>) -> Outcome {
             no("can only get, create, update, patch, or delete a CSINode")
         }
         "" if !is_own(node, asked) => no("can only access CSINode with the same name as the requesting node"),
-        "" => Allow,
+        "" => Outcome::Allow,
         "status" => no("CSINode status access requires CSIVolumeHealth feature"),
         _ => no("cannot authorize CSINode subresources"),
     }
@@ -160,9 +158,9 @@ fn resource_slice(node: &str, asked: &Attributes<'_>) -> Outcome {
         return no("cannot authorize ResourceSlice subresources");
     }
     match asked.verb {
-        "create" => Allow,
-        "get" | "update" | "patch" | "delete" => IfRelated(VertexKind::ResourceSlice),
-        "watch" | "list" | "deletecollection" if selects_node(node, asked) => Allow,
+        "create" => Outcome::Allow,
+        "get" | "update" | "patch" | "delete" => Outcome::IfRelated(VertexKind::ResourceSlice),
+        "watch" | "list" | "deletecollection" if selects_node(node, asked) => Outcome::Allow,
         "watch" | "list" | "deletecollection" => {
             no("can only list/watch/deletecollection resourceslices with nodeName field selector")
         }
@@ -177,9 +175,9 @@ fn certificate_request(node: &str, asked: &Attributes<'_>) -> Outcome {
         return no("nodes may not access the status subresource of PodCertificateRequests");
     }
     match asked.verb {
-        "create" => Allow,
-        "get" => IfRelated(VertexKind::PodCertificateRequest),
-        "list" | "watch" if selects_node(node, asked) => Allow,
+        "create" => Outcome::Allow,
+        "get" => Outcome::IfRelated(VertexKind::PodCertificateRequest),
+        "list" | "watch" if selects_node(node, asked) => Outcome::Allow,
         "list" | "watch" => no("can only list/watch podcertificaterequests with nodeName field selector"),
         verb => no(format!("nodes may not {verb} podcertificaterequests")),
     }
@@ -188,9 +186,9 @@ fn certificate_request(node: &str, asked: &Attributes<'_>) -> Outcome {
 /// By name and not by the graph: a node asks for itself before it exists.
 fn own_node(node: &str, asked: &Attributes<'_>) -> Outcome {
     match (asked.subresource, asked.verb) {
-        ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Allow,
+        ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Outcome::Allow,
         ("", "get" | "list" | "watch") => match asked.name {
-            name if name == node => Allow,
+            name if name == node => Outcome::Allow,
             "" => no(format!("node '{node}' cannot read all nodes, only its own Node object")),
             other => no(format!("node '{node}' cannot read '{other}', only its own Node object")),
         },
@@ -200,12 +198,12 @@ fn own_node(node: &str, asked: &Attributes<'_>) -> Outcome {
 
 fn pod(node: &str, asked: &Attributes<'_>) -> Outcome {
     match (asked.subresource, asked.verb) {
-        ("", "get") => IfRelated(VertexKind::Pod),
-        ("", "list" | "watch") if selects_node(node, asked) => Allow,
-        ("", "list" | "watch") if !asked.name.is_empty() => IfRelated(VertexKind::Pod),
+        ("", "get") => Outcome::IfRelated(VertexKind::Pod),
+        ("", "list" | "watch") if selects_node(node, asked) => Outcome::Allow,
+        ("", "list" | "watch") if !asked.name.is_empty() => Outcome::IfRelated(VertexKind::Pod),
         ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
         // Mirror pods, what the node reports on its pods, and evictions of them.
-        ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Allow,
+        ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Outcome::Allow,
         _ => no(""),
     }
 }

@@ -307,20 +307,8 @@ impl fmt::Display for MissingRole {
     }
 }
 
-impl Resolved {
-    /// What could not be found, in one text.
-    pub fn error(&self) -> Option<String> {
-        summary(self.missing.iter().map(ToString::to_string))
-    }
-
-    /// The same in the words of the roles' own resources.
-    pub fn error_as_resources(&self) -> Option<String> {
-        summary(self.missing.iter().map(MissingRole::as_resource))
-    }
-}
-
 /// Several problems in one text, each once.
-fn summary(problems: impl Iterator<Item = String>) -> Option<String> {
+pub fn summary(problems: impl Iterator<Item = String>) -> Option<String> {
     let mut seen: Vec<String> = Vec::new();
     for problem in problems {
         if !seen.contains(&problem) {

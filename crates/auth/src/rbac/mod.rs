@@ -12,7 +12,7 @@ mod rule;
 
 pub use aggregate::{aggregate_all, aggregated_rules};
 pub use covers::{describe_missing, uncovered};
-pub use index::{MissingRole, Rbac, Resolved, RoleKind, RoleRef};
+pub use index::{MissingRole, Rbac, Resolved, RoleKind, RoleRef, summary};
 pub use policy::{BootstrapPolicy, bootstrap_policy, node_rules};
 pub use reconcile::{Change, reconcile_binding, reconcile_role};
 pub use rule::{Rule, rules_of};

@@ -94,7 +94,7 @@ mod tests {
     use crate::User;
 
     fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
-        let list = |items: &[&str]| items.iter().map(|i| Str::new(i)).collect();
+        let list = |items: &[&str]| items.iter().copied().map(Str::new).collect();
         Rule {
             verbs: list(verbs),
             api_groups: list(groups),
@@ -150,7 +150,7 @@ mod tests {
         let user = User::default();
         let urls = |urls: &[&str]| Rule {
             verbs: vec!["get".into()],
-            non_resource_urls: urls.iter().map(|u| Str::new(u)).collect(),
+            non_resource_urls: urls.iter().copied().map(Str::new).collect(),
             ..Rule::default()
         };
         for (patterns, path, allowed) in [

@@ -115,7 +115,7 @@ fn missing_roles_are_told() {
     let resolved = rbac.rules_for(&jane, "ns");
     assert!(resolved.rules.is_empty());
     assert_eq!(
-        resolved.error_as_resources().unwrap(),
+        summary(resolved.missing.iter().map(MissingRole::as_resource)).unwrap(),
         "[clusterroles.rbac.authorization.k8s.io \"reader\" not found, roles.rbac.authorization.k8s.io \"writer\" not found]"
     );
 }
