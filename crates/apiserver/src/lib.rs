@@ -4,6 +4,7 @@
 //! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
+mod access_reviews;
 mod admission;
 mod authentication;
 mod authorization;
@@ -22,6 +23,7 @@ mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;
@@ -32,6 +34,7 @@ mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corten_pki::ServerPki;
 use corten_store::Store;
@@ -69,6 +72,8 @@ pub struct Options {
     pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// The flags the server was started with, by name, for people to look at.
+    pub flags: Vec<(String, String)>,
 }
 
 pub struct Server {
@@ -77,6 +82,8 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    started_at: Instant,
+    flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
 }
 
@@ -104,6 +111,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        started_at: Instant::now(),
+        flags: options.flags,
         stop: stopping.clone(),
     });
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;

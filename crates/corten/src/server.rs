@@ -45,7 +45,7 @@ pub(crate) struct Args {
     accept_data_loss: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
     let started = Instant::now();
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     log_to_stderr();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, started))
+    runtime.block_on(serve(args, flags, started))
 }
 
 fn log_to_stderr() {
@@ -66,7 +66,7 @@ fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
+async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
     let data_dir = &args.data_dir;
@@ -88,6 +88,7 @@ async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
         runtime_config: args.runtime_config.clone(),
         authorization_modes: args.authorization_mode.clone(),
         advertised,
+        flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));

@@ -22,13 +22,12 @@ use crate::respond::Answer;
 
 /// Writes what is not as it should be.
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
-    if !server.backend.catalog.serves(rbac::GROUP, "v1") {
-        return Ok(());
-    }
     let changes = plan(&bootstrap_policy()?, |resource| all(server, resource));
     let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
     let peer = Peer::Known(Arc::new(user));
-    let writes = changes.into_iter().map(|change| Box::pin(carry_out(server, &peer, change)));
+    let served =
+        |change: &Change| server.backend.catalog.get(rbac::GROUP, "v1", &resource(change.object())).is_some();
+    let writes = changes.into_iter().filter(served).map(|change| Box::pin(carry_out(server, &peer, change)));
     join_all(writes).await.into_iter().collect()
 }
 
@@ -82,7 +81,7 @@ fn plan_cluster_roles(expected: &[Value], existing: &BTreeMap<String, Value>) ->
 }
 
 async fn carry_out(server: &Arc<Server>, peer: &Peer, change: Change) -> Result<(), String> {
-    let (Change::Create(object) | Change::Update(object) | Change::Recreate(object)) = &change;
+    let object = change.object();
     let collection = collection(object);
     let one = format!("{collection}/{}", meta::name(object));
     let failed = |answer: &Answer| Err(format!("{one} could not be written: {}", answer.status()));
@@ -100,8 +99,12 @@ async fn carry_out(server: &Arc<Server>, peer: &Peer, change: Change) -> Result<
     if answer.status().is_success() { Ok(()) } else { failed(&answer) }
 }
 
+fn resource(object: &Value) -> String {
+    format!("{}s", meta::kind(object).to_lowercase())
+}
+
 fn collection(object: &Value) -> String {
-    let resource = format!("{}s", meta::kind(object).to_lowercase());
+    let resource = resource(object);
     match meta::namespace(object) {
         "" => format!("/apis/{}/v1/{resource}", rbac::GROUP),
         namespace => format!("/apis/{}/v1/namespaces/{namespace}/{resource}", rbac::GROUP),
@@ -139,17 +142,11 @@ mod tests {
     }
 
     /// The cluster after the first start.
-    fn complete(policy: &BootstrapPolicy) -> BTreeMap<&'static str, BTreeMap<String, Value>> {
+    fn complete(policy: &BootstrapPolicy) -> BTreeMap<String, BTreeMap<String, Value>> {
         let mut cluster: BTreeMap<_, BTreeMap<String, Value>> = BTreeMap::new();
         for change in plan(policy, |_| BTreeMap::new()) {
             let Change::Create(object) = change else { panic!("not a creation") };
-            let resource = match meta::kind(&object) {
-                "ClusterRole" => "clusterroles",
-                "ClusterRoleBinding" => "clusterrolebindings",
-                "Role" => "roles",
-                _ => "rolebindings",
-            };
-            cluster.entry(resource).or_default().insert(key(&object), object);
+            cluster.entry(resource(&object)).or_default().insert(key(&object), object);
         }
         cluster
     }

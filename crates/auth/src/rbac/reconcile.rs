@@ -18,6 +18,14 @@ pub enum Change {
     Recreate(Value),
 }
 
+impl Change {
+    /// The object as it is to be.
+    pub fn object(&self) -> &Value {
+        let (Change::Create(object) | Change::Update(object) | Change::Recreate(object)) = self;
+        object
+    }
+}
+
 /// What brings a role to at least the expected permissions.
 pub fn reconcile_role(existing: Option<&Value>, expected: &Value) -> Option<Change> {
     let Some(existing) = existing else { return Some(Change::Create(expected.clone())) };
