@@ -1,11 +1,17 @@
 //! The smallest checks: one member of an object, and what is said of it.
 
-use corten_api::status::ErrorList;
+use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
 use corten_api::{Field, Map, Value};
 
 use crate::prepare::same;
 
 pub(crate) const IMMUTABLE: &str = "field is immutable";
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// A member's number; zero if there is none.
+pub(crate) fn number(value: &Value, key: &str) -> i64 {
+    value.get(key).and_then(Value::as_int).unwrap_or_default()
+}
 
 /// A member's tree; null if there is none.
 pub(crate) fn part<'v>(value: &'v Value, key: &str) -> &'v Value {
@@ -16,6 +22,14 @@ pub(crate) fn part<'v>(value: &'v Value, key: &str) -> &'v Value {
 pub(crate) fn entries<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = (&'v str, &'v Value)> {
     let map = value.get(key).and_then(Value::as_object);
     map.into_iter().flat_map(Map::iter).map(|(key, value)| (key.as_str(), value))
+}
+
+/// A count may be zero or missing, not negative.
+pub(crate) fn non_negative(owner: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let count = number(owner, key);
+    if count < 0 {
+        errors.invalid(at.child(key), &Value::Int(count), NOT_NEGATIVE);
+    }
 }
 
 /// A member that must stay as it was.
@@ -40,4 +54,10 @@ pub(crate) fn any_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_
     if !supported.contains(&text) {
         errors.not_supported(at.child(key), &Value::from(text), supported);
     }
+}
+
+/// `Invalid` where the value is too much to show.
+pub(crate) fn invalid_omitted(at: Field<'_>, why: impl Into<String>, errors: &mut ErrorList) {
+    let kind = FieldErrorKind::Invalid;
+    errors.0.push(FieldError { kind, field: at.into(), bad_value: None, detail: why.into() });
 }

@@ -126,6 +126,13 @@ impl Cidr {
         }
     }
 
+    /// Whether another range is part of this one, and smaller.
+    pub(crate) fn has_strict_subset(self, other: Cidr) -> bool {
+        let same_family = self.address.is_ipv4() == other.address.is_ipv4();
+        let start = Cidr { address: other.network(), length: self.length };
+        same_family && self.length < other.length && start.network() == self.network()
+    }
+
     fn canonical(self) -> String {
         format!("{}/{}", canonical(self.network()), self.length)
     }
@@ -139,6 +146,16 @@ fn bits(address: IpAddr) -> u32 {
 pub(crate) fn legacy_cidr(text: &str, known: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     if !known.contains(&text) {
         strict_cidr(text, at, errors);
+    }
+}
+
+/// A range that must be in canonical form.
+pub(crate) fn canonical_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let Some(cidr) = strict_cidr(text, at, errors) else { return };
+    let canonical = cidr.canonical();
+    if canonical != text {
+        let why = format!("must be in canonical form (\"{canonical}\")");
+        errors.invalid(at, &Value::from(text), why);
     }
 }
 

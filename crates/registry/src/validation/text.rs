@@ -1,7 +1,7 @@
 //! Texts that must look a certain way: names, paths, keys, URLs.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value};
+use corten_api::{Field, Value, names};
 
 /// A member's text; empty if there is none.
 pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
@@ -51,5 +51,40 @@ pub(crate) fn require(value: &Value, keys: &[&str], at: &Field<'_>, errors: &mut
 pub(crate) fn port_number(port: i64, at: &Field<'_>, errors: &mut ErrorList) {
     if !(1..=65535).contains(&port) {
         errors.invalid(at, &Value::from(port), "must be between 1 and 65535, inclusive");
+    }
+}
+
+/// A domain and a path in it: `acme.io/foo`.
+pub(crate) fn domain_prefixed_path(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if text.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let Some((host, path)) = text.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty())
+    else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        errors.invalid(at, &Value::from(text), why);
+        return;
+    };
+    complain(at, host, names::dns1123_subdomain(host), errors);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !path.bytes().all(fits) {
+        let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+        errors.invalid(at, &Value::from(path), why);
+    }
+}
+
+/// A domain of at least three parts: `imagepolicy.kubernetes.io`.
+pub(crate) fn fully_qualified_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if name.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let complaints = names::dns1123_subdomain(name);
+    if !complaints.is_empty() {
+        errors.invalid(at, &Value::from(name), complaints.join(","));
+    } else if name.split('.').count() < 3 {
+        let why = "should be a domain with at least three segments separated by dots";
+        errors.invalid(at, &Value::from(name), why);
     }
 }
