@@ -21,6 +21,7 @@ pub(crate) mod pod_template;
 pub(crate) mod quantities;
 pub(crate) mod resources;
 pub(crate) mod shown;
+pub(crate) mod signer_name;
 pub(crate) mod text;
 pub(crate) mod url;
 pub(crate) mod volume_claim;
