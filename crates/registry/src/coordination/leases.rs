@@ -14,6 +14,8 @@ pub(crate) const RULES: Rules = Rules {
     resource: "leases",
     storage_prefix: "leases",
     qualified_finalizers: false,
+    prepare_create: |lease, _| drop_coordination(lease, &Value::Null),
+    prepare_update: |lease, old, _| drop_coordination(lease, old),
     validate_create: validate,
     validate_update: |lease, _, errors| validate(lease, errors),
     unconditional_update: false,
@@ -25,6 +27,15 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["spec", "holderIdentity"]), age(object, context)]
+}
+
+/// Coordinated election is off: only a lease that has it already keeps it.
+fn drop_coordination(lease: &mut Value, old: &Value) {
+    for key in ["strategy", "preferredHolder"] {
+        if old.at(&["spec", key]).is_none() {
+            lease.remove(&["spec", key]);
+        }
+    }
 }
 
 fn validate(lease: &Value, errors: &mut ErrorList) {

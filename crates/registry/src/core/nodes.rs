@@ -77,8 +77,10 @@ fn prepare_subresource(sub: &str, node: &mut Value, old: &Value, _: &Request<'_>
     }
 }
 
+/// What has no effect: the configuration, and a policy that is not in use yet.
 fn drop_configuration(node: &mut Value) {
     node.remove(&["spec", "configSource"]);
+    node.remove(&["spec", "podPreemptionPolicy"]);
     node.remove(&["status", "config"]);
 }
 

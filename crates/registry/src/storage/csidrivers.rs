@@ -105,6 +105,9 @@ fn validate(driver: &Value, errors: &mut ErrorList) {
         let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         errors.invalid(SPEC.child("serviceAccountTokenInSecrets"), in_secrets, why);
     }
+    if member(spec, "preventPodSchedulingIfMissing").is_none() {
+        errors.required(SPEC.child("preventPodSchedulingIfMissing"), "");
+    }
 }
 
 /// One token for each audience, for at least ten minutes.

@@ -29,6 +29,20 @@ enum Kind {
     List(Shape),
 }
 
+impl Member {
+    pub(crate) const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The member of a value, on one line.
+    pub(crate) fn shown_in(self, value: &Value) -> String {
+        let mut out = String::new();
+        let member = value.get(self.key).unwrap_or(&Value::Null);
+        Writer { out: &mut out, indent: None }.member(member, self.kind, 0);
+        out
+    }
+}
+
 pub(crate) const fn any(name: &'static str, key: &'static str) -> Member {
     Member { name, key, kind: Kind::Any }
 }

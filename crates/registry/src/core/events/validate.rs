@@ -9,6 +9,7 @@ use corten_api::{Field, Value, names};
 use crate::prepare::same;
 use crate::table::{present, str_at, time_at};
 use crate::validation::fields::{IMMUTABLE, part};
+use crate::validation::go_shape::{self, Member, Shape};
 use crate::validation::number::int;
 use crate::validation::text::{complain, text};
 
@@ -47,26 +48,42 @@ pub(crate) fn update(event: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(event, old, &["series"]) {
         validate_series(event, errors);
     }
-    let kept = [
-        ("involvedObject", "involvedObject"),
-        ("reason", "reason"),
-        ("message", "message"),
-        ("source", "source"),
-        ("firstTimestamp", "firstTimestamp"),
-        ("lastTimestamp", "lastTimestamp"),
-        ("count", "count"),
-        ("reason", "reason"),
-        ("type", "type"),
-        ("eventTime", "eventTime"),
-        ("action", "action"),
-        ("related", "related"),
-        ("reportingComponent", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-    ];
-    for (key, field) in kept.into_iter().filter(|(key, _)| !same(event, old, &[key])) {
-        errors.invalid(field, part(event, key), IMMUTABLE);
+    for kept in KEPT {
+        let (shown, before) = (kept.shown_in(event), kept.shown_in(old));
+        if shown != before {
+            errors.invalid_shown(kept.name(), shown, IMMUTABLE);
+        }
     }
 }
+
+const REFERENCE: Shape = &[
+    go_shape::text("Kind", "kind"),
+    go_shape::text("Namespace", "namespace"),
+    go_shape::text("Name", "name"),
+    go_shape::text("UID", "uid"),
+    go_shape::text("APIVersion", "apiVersion"),
+    go_shape::text("ResourceVersion", "resourceVersion"),
+    go_shape::text("FieldPath", "fieldPath"),
+];
+const SOURCE: Shape = &[go_shape::text("Component", "component"), go_shape::text("Host", "host")];
+
+/// What does not change, in the order upstream looks; at the reason it looks twice.
+const KEPT: [Member; 14] = [
+    go_shape::part("involvedObject", "involvedObject", REFERENCE),
+    go_shape::text("reason", "reason"),
+    go_shape::text("message", "message"),
+    go_shape::part("source", "source", SOURCE),
+    go_shape::any("firstTimestamp", "firstTimestamp"),
+    go_shape::any("lastTimestamp", "lastTimestamp"),
+    go_shape::number("count", "count"),
+    go_shape::text("reason", "reason"),
+    go_shape::text("type", "type"),
+    go_shape::any("eventTime", "eventTime"),
+    go_shape::text("action", "action"),
+    go_shape::pointer("related", "related", REFERENCE),
+    go_shape::text("reportingController", "reportingComponent"),
+    go_shape::text("reportingInstance", "reportingInstance"),
+];
 
 fn validate_series(event: &Value, errors: &mut ErrorList) {
     let Some(series) = event.get("series").filter(|series| !series.is_null()) else { return };
@@ -119,4 +136,96 @@ fn validate_new(event: &Value, reporter: &str, errors: &mut ErrorList) {
         limit(key, SHORT, true);
     }
     limit("message", MOST_MESSAGE, false);
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    fn complaints(check: impl Fn(&mut ErrorList)) -> Vec<String> {
+        let mut errors = ErrorList::new();
+        check(&mut errors);
+        errors.causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+    }
+
+    fn event() -> Value {
+        value!({
+            "metadata": {"name": "e", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+            "eventTime": "2026-01-01T00:00:00.000001Z", "reportingComponent": "example.com/me",
+            "reportingInstance": "me-1", "action": "Look", "reason": "Odd", "type": "Normal", "message": "x",
+        })
+    }
+
+    #[test]
+    fn new_events_are_not_old_ones() {
+        let of = |change: fn(&mut Value)| {
+            let mut event = event();
+            change(&mut event);
+            complaints(|errors| create(&event, errors))
+        };
+        assert!(of(|_| {}).is_empty());
+        let untimed = of(|event| {
+            event.remove(&["eventTime"]);
+        });
+        assert_eq!(untimed, ["eventTime: Required value"]);
+        assert_eq!(
+            of(|event| event.set(&["type"], "Odd")),
+            ["type: Invalid value: \"\": has invalid value: Odd"]
+        );
+        let old = of(|event| {
+            event.set(&["firstTimestamp"], "2026-01-01T00:00:00Z");
+            event.set(&["count"], 3);
+            event.set(&["source", "component"], "x");
+        });
+        let unset = |field: &str| format!("{field}: Invalid value: \"\": needs to be unset");
+        assert_eq!(old, ["firstTimestamp", "count", "source"].map(unset));
+        assert_eq!(
+            of(|event| event.set(&["series"], value!({"count": 1}))),
+            [
+                "series.count: Invalid value: \"\": should be at least 2",
+                "series.lastObservedTime: Required value",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_the_series_changes() {
+        let of = |change: fn(&mut Value)| {
+            let mut changed = event();
+            change(&mut changed);
+            complaints(|errors| update(&changed, &event(), errors))
+        };
+        let series = value!({"count": 3, "lastObservedTime": "2026-01-01T00:00:00.000001Z"});
+        assert!(
+            complaints(|errors| {
+                let mut changed = event();
+                changed.set(&["series"], series.clone());
+                changed.set(&["source"], Value::object());
+                update(&changed, &event(), errors);
+            })
+            .is_empty()
+        );
+        assert_eq!(
+            of(|event| event.set(&["involvedObject", "name"], "q")),
+            [
+                "involvedObject: Invalid value: {\"Kind\":\"Pod\",\"Namespace\":\"default\",\"Name\":\"q\",\"UID\":\"\",\"APIVersion\":\"\",\"ResourceVersion\":\"\",\"FieldPath\":\"\"}: field is immutable"
+            ]
+        );
+        assert_eq!(
+            of(|event| {
+                event.set(&["reason"], "z");
+                event.set(&["count"], 4);
+                event.set(&["reportingComponent"], "a/b");
+            }),
+            [
+                "reason: Invalid value: \"z\": field is immutable",
+                "count: Invalid value: 4: field is immutable",
+                "reason: Invalid value: \"z\": field is immutable",
+                "reportingController: Invalid value: \"a/b\": field is immutable",
+            ]
+        );
+    }
 }
