@@ -3,4 +3,37 @@
 //! Everything in here only looks, is total (what is missing or of a wrong type is empty), and allocates
 //! nothing for what is valid.
 
+mod affinity;
+pub(crate) mod container;
+mod containers;
+mod env;
+mod handler;
+pub(crate) mod internal_form;
+pub(crate) mod ip;
+pub(crate) mod label_selector;
+pub(crate) mod node_selector;
+pub(crate) mod number;
+mod path;
+pub(crate) mod pod_annotations;
+pub(crate) mod pod_context;
+mod pod_network;
+mod pod_resources;
+pub(crate) mod pod_spec;
 pub(crate) mod pod_template;
+mod ports;
+mod probe;
+mod projected_volume;
+pub(crate) mod resources;
+mod security_context;
+mod security_profile;
+mod signer_name;
+pub(crate) mod text;
+mod tolerance;
+pub(crate) mod toleration;
+mod topology_spread;
+pub(crate) mod unified_diff;
+mod volume;
+pub(crate) mod volume_claim;
+mod volume_mount;
+mod volume_source;
+mod windows;
