@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::Value;
+use corten_auth::{MASTERS, User};
 use http::{Request, header};
 use http_body_util::Full;
 
 use crate::Server;
-use crate::identity::{MASTERS, Peer, User};
+use crate::authentication::Peer;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Creates what is missing, through the front door.
 pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
-    let user = User { name: "system:apiserver".into(), uid: String::new(), groups: vec![MASTERS.into()] };
+    let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
     let peer = Peer::Known(Arc::new(user));
     for name in NAMESPACES {
         let known = server.backend.catalog.cache("", "namespaces").and_then(|c| c.get("", name));

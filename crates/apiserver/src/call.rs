@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use corten_api::{Map, Status, Str, Value, managed};
+use corten_api::{Status, Str, Value, managed};
+use corten_auth::User;
 use http::HeaderMap;
 
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
-use crate::identity::User;
 use crate::negotiate::{self, View, Wanted};
 use crate::request::{Query, ResourcePath};
 use crate::respond::TableQuery;
@@ -76,6 +76,15 @@ impl Call {
         Status::stale(self.served.group(), self.served.name(), &self.at.name)
     }
 
+    /// The object is not the one a client means.
+    pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {asked}, UID in object meta: {found}"
+        );
+        Status::conflict(self.served.group(), self.served.name(), &self.at.name, why)
+    }
+
     /// `dryRun=All`, from the query.
     pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         dry_run(self.query.all("dryRun"), options)
@@ -90,17 +99,6 @@ impl Call {
             }
             manager => manager.into(),
         }
-    }
-
-    /// The user as a `UserInfo`.
-    pub(crate) fn user_info(&self) -> Value {
-        let mut map = Map::new();
-        map.insert("username", self.user.name.as_str());
-        if !self.user.uid.is_empty() {
-            map.insert("uid", self.user.uid.as_str());
-        }
-        map.insert("groups", self.user.groups.iter().map(|g| Value::from(g.as_str())).collect::<Vec<_>>());
-        Value::Object(map)
     }
 }
 

@@ -5,6 +5,8 @@
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
 mod admission;
+mod authentication;
+mod authorization;
 mod body;
 mod bootstrap;
 mod cache;
@@ -16,11 +18,11 @@ mod dispatch;
 mod endpoints;
 mod events;
 mod filter;
-mod identity;
 mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;
@@ -31,6 +33,7 @@ mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corten_pki::ServerPki;
 use corten_store::Store;
@@ -66,6 +69,8 @@ pub struct Options {
     pub runtime_config: RuntimeConfig,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// The flags the server was started with, by name, for people to look at.
+    pub flags: Vec<(String, String)>,
 }
 
 pub struct Server {
@@ -74,6 +79,8 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    started_at: Instant,
+    flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
 }
 
@@ -99,6 +106,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        started_at: Instant::now(),
+        flags: options.flags,
         stop: stopping.clone(),
     });
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::Server;
-use crate::identity::Peer;
+use crate::authentication::Peer;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long an idle connection is kept.

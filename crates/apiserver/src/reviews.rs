@@ -1,10 +1,11 @@
 //! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses.
 
 use corten_api::{Map, Status, Value, meta};
+use corten_auth::{MASTERS, User};
 
+use crate::authorization;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
-use crate::identity::{self, User};
 use crate::request::{RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::subresource;
@@ -37,7 +38,7 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
     let status = match call.served.name() {
         "selfsubjectreviews" => {
             let mut status = Map::new();
-            status.insert("userInfo", call.user_info());
+            status.insert("userInfo", call.user.to_value());
             Value::Object(status)
         }
         "tokenreviews" => token_status(&object)?,
@@ -71,6 +72,7 @@ fn subject(spec: Option<&Value>) -> User {
         name: spec.str_at(&["user"]).unwrap_or_default().to_owned(),
         uid: spec.str_at(&["uid"]).unwrap_or_default().to_owned(),
         groups: spec.items_at(&["groups"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        ..User::default()
     }
 }
 
@@ -99,7 +101,7 @@ fn access(user: &User, spec: Option<&Value>) -> Value {
         }
     };
     let mut status = Map::new();
-    status.insert("allowed", identity::authorize(user, &info, path).is_ok());
+    status.insert("allowed", authorization::authorize(user, &info, path).is_ok());
     Value::Object(status)
 }
 
@@ -107,7 +109,7 @@ fn rules(user: &User) -> Value {
     let list = |items: &[&str]| Value::Array(items.iter().map(|i| Value::from(*i)).collect());
     let mut status = Map::new();
     let (mut resource_rules, mut other_rules) = (Vec::new(), Vec::new());
-    if user.is_in(identity::MASTERS) {
+    if user.is_in(MASTERS) {
         let mut rule = Map::new();
         for key in ["verbs", "apiGroups", "resources"] {
             rule.insert(key, list(&["*"]));

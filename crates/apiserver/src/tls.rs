@@ -16,7 +16,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 
-use crate::identity::{Peer, User};
+use crate::authentication::{self, Peer};
 
 /// Why the server cannot speak TLS.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,9 @@ impl ClientCertificates {
             return Peer::Refused;
         }
         match corten_pki::identity_of(leaf) {
-            Ok(identity) if !identity.common_name.is_empty() => Peer::Known(Arc::new(User::from(identity))),
+            Ok(identity) if !identity.common_name.is_empty() => {
+                Peer::Known(Arc::new(authentication::certified(identity)))
+            }
             _ => Peer::Refused,
         }
     }

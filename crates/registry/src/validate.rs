@@ -12,8 +12,11 @@ use crate::rules::Rules;
 impl Rules {
     /// Everything that is wrong with a new object that was prepared.
     pub fn validate_for_create(&self, namespaced: bool, object: &Value, errors: &mut ErrorList) {
-        names::validate_object_meta(metadata(object), namespaced, self.name, "metadata", errors);
-        validate_finalizers(object, errors);
+        // What is answered and forgotten has no metadata to speak of.
+        if self.stored {
+            names::validate_object_meta(metadata(object), namespaced, self.name, "metadata", errors);
+            validate_finalizers(object, errors);
+        }
         (self.validate_create)(object, errors);
     }
 

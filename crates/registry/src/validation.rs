@@ -4,10 +4,14 @@
 //! nothing for what is valid.
 
 mod affinity;
+pub(crate) mod conditions;
 pub(crate) mod container;
 mod containers;
 mod env;
+pub(crate) mod expression;
+pub(crate) mod fields;
 mod handler;
+pub(crate) mod int_or_percent;
 pub(crate) mod internal_form;
 pub(crate) mod ip;
 pub(crate) mod label_selector;
@@ -23,17 +27,22 @@ pub(crate) mod pod_template;
 mod ports;
 mod probe;
 mod projected_volume;
+pub(crate) mod quantities;
 pub(crate) mod resources;
 mod security_context;
 mod security_profile;
+pub(crate) mod shown;
 mod signer_name;
 pub(crate) mod text;
 mod tolerance;
 pub(crate) mod toleration;
 mod topology_spread;
 pub(crate) mod unified_diff;
+pub(crate) mod url;
 mod volume;
 pub(crate) mod volume_claim;
 mod volume_mount;
 mod volume_source;
+pub(crate) mod webhook;
 mod windows;
+pub(crate) mod workload;

@@ -12,8 +12,9 @@ use corten_store::{Error as StoreError, Expect};
 
 use super::write::RACE_RETRIES;
 use super::{list, write};
-use crate::admission;
+use crate::admission::{self, Attributes, Operation};
 use crate::call::{self, Call};
+use crate::decode;
 use crate::negotiate::{self, Format};
 use crate::object::Object;
 use crate::request::Query;
@@ -56,19 +57,23 @@ impl DeleteOptions {
         let schema =
             schema::lookup("meta/v1", "DeleteOptions").ok_or_else(|| Status::internal("no DeleteOptions"))?;
         let unreadable = |e: &dyn std::fmt::Display| Status::bad_request(e.to_string());
+        let no_kind = |e: &dyn std::fmt::Display| {
+            Status::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+        };
         let mut tree = match negotiate::body_format(&call.headers)? {
-            Format::Json => json::parse(&call.body).map_err(|e| unreadable(&e))?,
-            Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| unreadable(&e))?,
+            Format::Json => json::parse(&call.body).map_err(|e| no_kind(&e))?,
+            Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| no_kind(&e))?,
             Format::Protobuf => {
                 let envelope = protobuf::decode_envelope(&call.body).map_err(|e| unreadable(&e))?;
                 protobuf::decode(&schema, envelope.raw).map_err(|e| unreadable(&e))?
             }
         };
+        if !matches!(tree, Value::Object(_) | Value::Null) {
+            return Err(no_kind(&decode::not_an_object(&tree)));
+        }
         let kind = meta::kind(&tree).to_owned();
         if !matches!(kind.as_str(), "" | "DeleteOptions") {
-            return Err(Status::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
-            )));
+            return Err(Status::bad_request(decode::unregistered(&kind, meta::api_version(&tree))));
         }
         conform(&mut tree, &schema, Extent::Whole, &mut Vec::new()).map_err(|e| unreadable(&e))?;
         let text = |path: &[&str]| tree.str_at(path).map(str::to_owned);
@@ -230,7 +235,6 @@ fn wanted_finalizers(object: &Value, options: &DeleteOptions, default: GarbageCo
 pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
-    admission::delete(call)?;
     warn_of_orphans(call, &options);
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
@@ -284,6 +288,9 @@ async fn delete_object(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
+    let (old, dry_run) = (Some(&object), options.dry_run);
+    let attributes = Attributes { call, operation: Operation::Delete, subresource: "", old, dry_run };
+    admission::validate(&attributes, None).await?;
     options.check(call, &object)?;
     match fate(call, &object, options) {
         Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),

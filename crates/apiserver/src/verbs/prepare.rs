@@ -69,6 +69,33 @@ pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
+/// Drops owner references that say the same twice, and says so.
+pub(super) fn drop_doubled_owners(call: &mut Call, object: &mut Value, found: &str) {
+    if object.items_at(&["metadata", "ownerReferences"]).len() < 2 {
+        return;
+    }
+    let Some(owners) = meta::of(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut doubled: Vec<String> = Vec::new();
+    for owner in std::mem::take(owners) {
+        if kept.contains(&owner) {
+            doubled.push(owner.str_at(&["uid"]).unwrap_or_default().to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    if !doubled.is_empty() {
+        call.warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            doubled.join(", ")
+        ));
+    }
+}
+
 /// The URL and the object must agree on the name.
 pub(super) fn agree_on_name(call: &Call, object: &mut Value) -> Result<(), Status> {
     let in_object = meta::name(object);
@@ -96,7 +123,7 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
     }
     metadata.insert("creationTimestamp", time::format(call.now));
     metadata.insert("uid", random::uuid());
-    let user = call.user_info();
+    let user = call.user.to_value();
     rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
@@ -126,7 +153,7 @@ pub(super) fn for_update(
             metadata.insert(kept, value.clone());
         }
     }
-    let user = call.user_info();
+    let user = call.user.to_value();
     rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     let namespaced = call.served.resource.namespaced;

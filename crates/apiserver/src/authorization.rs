@@ -1,71 +1,15 @@
-//! Who is asking, and whether they may: authentication by client certificate and the authorization every
-//! request passes.
+//! Whether a request may be done, and in whose name: authorization and impersonation.
 //!
-//! What is refused here is refused for every path; there is no way around these two functions. The rules
-//! are those that hold before any role exists: `system:masters` may do everything, everyone authenticated
-//! may discover, anyone may ask for health and version.
+//! What is refused here is refused for every path; there is no way around these functions. The rules are
+//! those that hold before any role exists: `system:masters` may do everything, everyone authenticated may
+//! discover, anyone may ask for health and version.
 
 use std::sync::Arc;
 
 use corten_api::Status;
-use corten_pki::CertIdentity;
+use corten_auth::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
 
 use crate::request::RequestInfo;
-
-pub(crate) const MASTERS: &str = "system:masters";
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct User {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-}
-
-impl User {
-    pub(crate) fn anonymous() -> User {
-        User { name: "system:anonymous".into(), uid: String::new(), groups: vec![UNAUTHENTICATED.into()] }
-    }
-
-    pub(crate) fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|g| g == group)
-    }
-}
-
-impl From<CertIdentity> for User {
-    fn from(identity: CertIdentity) -> User {
-        let mut groups = identity.organizations;
-        groups.push(AUTHENTICATED.into());
-        User { name: identity.common_name, uid: identity.uid.unwrap_or_default(), groups }
-    }
-}
-
-/// What a connection's certificate says of whoever uses it.
-#[derive(Debug, Clone)]
-pub(crate) enum Peer {
-    /// No certificate was shown.
-    Nobody,
-    /// One that does not verify.
-    Refused,
-    Known(Arc<User>),
-}
-
-/// The user of a request.
-pub(crate) fn authenticate(peer: &Peer, headers: &http::HeaderMap) -> Result<Arc<User>, Status> {
-    match peer {
-        Peer::Known(user) => Ok(user.clone()),
-        Peer::Refused => Err(Status::unauthorized()),
-        // A token nobody can check is a bad credential, not none.
-        Peer::Nobody if bears_token(headers) => Err(Status::unauthorized()),
-        Peer::Nobody => Ok(Arc::new(User::anonymous())),
-    }
-}
-
-fn bears_token(headers: &http::HeaderMap) -> bool {
-    let header = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    header.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "))
-}
 
 /// The user a request is to be treated as: the one it impersonates, if the one who asks may do that.
 pub(crate) fn impersonate(
@@ -87,12 +31,12 @@ pub(crate) fn impersonate(
         let asked = RequestInfo { verb: "impersonate", ..info.clone() };
         return Err(refusal(&user, &asked, ""));
     }
-    if name == "system:anonymous" {
+    if name == ANONYMOUS {
         groups.push(UNAUTHENTICATED.into());
     } else if !groups.iter().any(|g| g == AUTHENTICATED) {
         groups.push(AUTHENTICATED.into());
     }
-    Ok(Arc::new(User { name, uid: uid.unwrap_or_default(), groups }))
+    Ok(Arc::new(User { name, uid: uid.unwrap_or_default(), groups, ..User::default() }))
 }
 
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
@@ -142,8 +86,8 @@ mod tests {
     fn check(groups: &[&str], path: &str, allowed: bool) {
         let user = User {
             name: "u".into(),
-            uid: String::new(),
             groups: groups.iter().map(|g| (*g).to_owned()).collect(),
+            ..User::default()
         };
         let info = request::parse(&http::Method::GET, path, false).unwrap();
         assert_eq!(authorize(&user, &info, path).is_ok(), allowed, "{groups:?} {path}");
