@@ -93,7 +93,7 @@ fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
     created(&mut stored);
-    let reported = stored.get("status").cloned();
+    let reported = stored.get("status").filter(|status| **status != Value::object()).cloned();
     rules.prepare_for_create(&mut stored, &request);
     if let Some(status) = reported {
         stored.set(&["status"], status);

@@ -226,12 +226,8 @@ fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, e
         return;
     }
     let parsed = || ips.iter().map(|ip| parse_sloppy(address(ip)));
-    if let Some(bad) = ips.iter().map(address).find(|ip| parse_sloppy(ip).is_none()) {
-        let why = format!(
-            "failed to check for dual stack with error:invalid IP: {}",
-            corten_api::status::quoted(bad)
-        );
-        errors.internal(at, why);
+    if let Some((i, bad)) = ips.iter().map(address).enumerate().find(|(_, ip)| parse_sloppy(ip).is_none()) {
+        errors.internal(at, format!("failed to check for dual stack with error:invalid IP[{i}]: {bad}"));
     }
     let families = |v4: bool| parsed().flatten().filter(|ip| ip.to_canonical().is_ipv4() == v4).count();
     if ips.len() > 2 || families(true) != 1 || families(false) != 1 {
