@@ -25,6 +25,7 @@ pub(crate) const RULES: Rules = Rules {
     validate_create: validate::validate_create,
     validate_update: validate::validate_update,
     validate_subresource: validate::validate_subresource,
+    warnings: validate::warnings,
     grace: Grace::Pod,
     delete_returns_object: true,
     selectable: &[

@@ -7,6 +7,7 @@ use crate::validation::label_selector::validate_labels;
 use crate::validation::pod_annotations::{validate_pod_annotations, validate_profiles_match};
 use crate::validation::pod_context::PodContext;
 use crate::validation::pod_spec::validate_pod_spec;
+use crate::validation::pod_warnings::pod_warnings;
 use crate::validation::text::list;
 
 /// Everything wrong with a new template. Upstream leaves `metadata` out of the paths of labels and annotations.
@@ -43,7 +44,8 @@ fn validate(template: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut 
     }
 }
 
-/// What a client should know about a template that is accepted.
-pub(crate) fn pod_template_warnings(_: &Value, _: Option<&Value>, _: &Field<'_>) -> Vec<String> {
-    Vec::new()
+/// What a client should know about a template that is accepted. What it was before makes no difference.
+pub(crate) fn pod_template_warnings(template: &Value, _: Option<&Value>, at: &Field<'_>) -> Vec<String> {
+    let part = |key: &str| template.get(key).unwrap_or(&Value::Null);
+    pod_warnings(part("metadata"), part("spec"), true, at)
 }

@@ -6,7 +6,7 @@ mod status;
 mod update;
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value};
+use corten_api::{Field, Value, names};
 
 use crate::validation::container::validate_image_is_trimmed;
 use crate::validation::internal_form;
@@ -16,6 +16,7 @@ use crate::validation::pod_annotations::{
 };
 use crate::validation::pod_context::{PodContext, WHOLE_POD};
 use crate::validation::pod_spec::validate_pod_spec;
+use crate::validation::pod_warnings::pod_warnings;
 use crate::validation::text::{list, member, text};
 use crate::validation::unified_diff::unified_diff;
 
@@ -48,6 +49,22 @@ pub(super) fn validate_subresource(sub: &str, pod: &Value, old: &Value, errors: 
         "resize" => resize::validate_resize(pod, old, errors),
         _ => {}
     }
+}
+
+/// What clients are told of a new pod. Updates come often, and mostly not from people: they are told nothing.
+pub(super) fn warnings(pod: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_some() {
+        return Vec::new();
+    }
+    let complaints = names::dns1123_label(text(part(pod, "metadata"), "name"));
+    let name = (!complaints.is_empty()).then(|| {
+        let complaints = complaints.join(" ");
+        format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{complaints}]"
+        )
+    });
+    let others = pod_warnings(part(pod, "metadata"), part(pod, "spec"), false, &Field::ROOT);
+    name.into_iter().chain(others).collect()
 }
 
 /// What holds for pods but not for templates comes last.
