@@ -123,26 +123,25 @@ impl<'l> Matcher<'l> {
         block
     }
 
-    fn blocks(&self, a: Range<usize>, b: Range<usize>, found: &mut Vec<Block>) {
-        let block = self.longest(&a, &b);
-        if block.length == 0 {
-            return;
+    /// All runs, in order. There may be as many as lines, so what is left to do is not kept on the stack.
+    fn blocks(&self) -> Vec<Block> {
+        let (mut found, mut open) = (Vec::new(), vec![(0..self.a.len(), 0..self.b.len())]);
+        while let Some((a, b)) = open.pop() {
+            let block = self.longest(&a, &b);
+            if block.length > 0 {
+                open.push((a.start..block.a, b.start..block.b));
+                open.push((block.a + block.length..a.end, block.b + block.length..b.end));
+                found.push(block);
+            }
         }
-        if a.start < block.a && b.start < block.b {
-            self.blocks(a.start..block.a, b.start..block.b, found);
-        }
-        found.push(block);
-        let (a_next, b_next) = (block.a + block.length, block.b + block.length);
-        if a_next < a.end && b_next < b.end {
-            self.blocks(a_next..a.end, b_next..b.end, found);
-        }
+        found.sort_unstable_by_key(|block| block.a);
+        found
     }
 }
 
 /// The whole of both texts, in runs that are the same and runs that are not.
 fn changes(a: &[&str], b: &[&str]) -> Vec<Change> {
-    let mut blocks = Vec::new();
-    Matcher::new(a, b).blocks(0..a.len(), 0..b.len(), &mut blocks);
+    let mut blocks = Matcher::new(a, b).blocks();
     blocks.push(Block { a: a.len(), b: b.len(), length: 0 });
     let mut changes: Vec<Change> = Vec::new();
     let (mut i, mut j) = (0, 0);
