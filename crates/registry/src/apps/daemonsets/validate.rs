@@ -5,8 +5,8 @@ use corten_api::{Field, Value};
 
 use crate::validation::fields::{non_negative, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
-use crate::validation::shown::{NUMBER, Shape, TEXT, shaped};
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
     validate_collisions, validate_demanding, validate_lasting_template, validate_selected,
@@ -37,11 +37,6 @@ fn validate_spec(set: &Value, options: LabelSelectorOptions, errors: &mut ErrorL
     non_negative(spec, "revisionHistoryLimit", &at, errors);
 }
 
-const STRATEGY: Shape = Shape::Struct(&[
-    ("type", TEXT),
-    ("rollingUpdate", Shape::Pointer(&[("maxUnavailable", NUMBER), ("maxSurge", NUMBER)])),
-]);
-
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     match (text(strategy, "type"), member(strategy, "rollingUpdate")) {
         ("OnDelete", _) => {}
@@ -49,7 +44,11 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
             validate_rolling_update(rolling, &at.child("rollingUpdate"), errors);
         }
         ("RollingUpdate", None) => errors.required(at.child("rollingUpdate"), ""),
-        _ => errors.not_supported_shown(*at, shaped(strategy, STRATEGY), &["RollingUpdate", "OnDelete"]),
+        _ => errors.not_supported_shown(
+            *at,
+            internal_form::compact("DaemonSetUpdateStrategy", strategy),
+            &["RollingUpdate", "OnDelete"],
+        ),
     }
 }
 

@@ -6,10 +6,10 @@ use corten_api::{Field, Value};
 
 use crate::validation::fields::{non_negative, number, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
-use crate::validation::shown::{self, NUMBER, Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
-    at_most, validate_collisions, validate_lasting_template, validate_required_selector,
+    at_most, shown_selector, validate_collisions, validate_lasting_template, validate_required_selector,
     validate_selector_stays, validate_taken,
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn validate_replicated_template(spec: &Value, at: &Field<'_>, errors:
     validate_required_selector(spec, "deployment", at, errors);
     let selector = member(spec, "selector");
     let Ok(parsed) = LabelSelector::from_object(selector) else {
-        let shown = shown::selector(selector.unwrap_or(&Value::Null));
+        let shown = shown_selector(selector);
         errors.invalid_shown(at.child("selector"), shown, "invalid label selector");
         return;
     };
@@ -48,11 +48,6 @@ pub(crate) fn validate_replicated_template(spec: &Value, at: &Field<'_>, errors:
     validate_taken(template, &parsed, &at, errors);
     validate_lasting_template(template, "ReplicaSet", &at, errors);
 }
-
-const STRATEGY: Shape = Shape::Struct(&[
-    ("type", TEXT),
-    ("rollingUpdate", Shape::Pointer(&[("maxUnavailable", NUMBER), ("maxSurge", NUMBER)])),
-]);
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let rolling = member(strategy, "rollingUpdate");
@@ -68,7 +63,11 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         ("RollingUpdate", None) => {
             errors.required(at.child("rollingUpdate"), "this should be defaulted and never be nil");
         }
-        _ => errors.not_supported_shown(*at, shaped(strategy, STRATEGY), &["Recreate", "RollingUpdate"]),
+        _ => errors.not_supported_shown(
+            *at,
+            internal_form::compact("DeploymentStrategy", strategy),
+            &["Recreate", "RollingUpdate"],
+        ),
     }
 }
 

@@ -8,13 +8,13 @@ use corten_api::{Field, Value, names, value};
 
 use crate::validation::fields::{immutable, non_negative, number, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
+use crate::validation::internal_form;
 use crate::validation::label_selector::validate_labels;
 use crate::validation::pod_template::validate_pod_template_spec;
-use crate::validation::shown::{self, NULLABLE, NUMBER, Shape, TEXT, shaped};
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::workload::{
-    at_most, validate_collisions, validate_lasting, validate_required_selector, validate_selector_stays,
-    validate_taken,
+    at_most, shown_selector, validate_collisions, validate_lasting, validate_required_selector,
+    validate_selector_stays, validate_taken,
 };
 
 /// What is looked at. Parts that cannot change are not judged again, nor is a template that was stored
@@ -67,16 +67,17 @@ fn validate_spec(spec: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_lasting(part(spec, "template"), "StatefulSet", &at.child("template"), errors);
 }
 
-const ROLLING: Shape = Shape::Pointer(&[("partition", NUMBER), ("maxUnavailable", NULLABLE)]);
-const STRATEGY: Shape = Shape::Struct(&[("type", TEXT), ("rollingUpdate", ROLLING)]);
-
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let rolling = member(strategy, "rollingUpdate");
     match (text(strategy, "type"), rolling) {
         ("", _) => errors.required(*at, ""),
         ("OnDelete", Some(rolling)) => {
             let why = "only allowed for updateStrategy 'RollingUpdate'";
-            errors.invalid_shown(at.child("rollingUpdate"), shaped(rolling, ROLLING), why);
+            errors.invalid_shown(
+                at.child("rollingUpdate"),
+                internal_form::compact("RollingUpdateStatefulSetStrategy", rolling),
+                why,
+            );
         }
         ("RollingUpdate", Some(rolling)) => {
             validate_rolling_update(rolling, &at.child("rollingUpdate"), errors);
@@ -84,7 +85,7 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         ("OnDelete" | "RollingUpdate", None) => {}
         _ => {
             let why = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.invalid_shown(*at, shaped(strategy, STRATEGY), why);
+            errors.invalid_shown(*at, internal_form::compact("StatefulSetUpdateStrategy", strategy), why);
         }
     }
 }
@@ -112,7 +113,7 @@ fn validate_retention(policy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 fn validate_template(spec: &Value, scope: Scope, at: &Field<'_>, errors: &mut ErrorList) {
     let selector = member(spec, "selector");
     let Ok(parsed) = LabelSelector::from_object(selector) else {
-        let shown = shown::selector(selector.unwrap_or(&Value::Null));
+        let shown = shown_selector(selector);
         errors.invalid_shown(at.child("selector"), shown, "");
         return;
     };
