@@ -8,7 +8,9 @@ use crate::prepare::same;
 use crate::validation::fields::{IMMUTABLE, number, part};
 use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
-use crate::validation::pod_template::{pod_template_warnings, validate_pod_template_spec};
+use crate::validation::pod_template::{
+    pod_template_warnings, validate_pod_template_spec, validate_pod_template_spec_update,
+};
 use crate::validation::text::{member, text};
 
 /// A selector that must be there and demand something. Messages name the kind it is wrong for.
@@ -67,15 +69,25 @@ pub(crate) fn validate_taken(
     }
 }
 
-/// A template of pods that run until they are told to end.
+/// The template of a spec that may replace another.
+pub(crate) fn validate_template(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
+    let template = |spec| part(spec, "template");
+    match old {
+        None => validate_pod_template_spec(template(spec), at, errors),
+        Some(old) => validate_pod_template_spec_update(template(spec), template(old), at, errors),
+    }
+}
+
+/// The same for pods that run until they are told to end.
 pub(crate) fn validate_lasting_template(
-    template: &Value,
+    spec: &Value,
+    old: Option<&Value>,
     kind: &str,
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
-    validate_pod_template_spec(template, at, errors);
-    validate_lasting(template, kind, at, errors);
+    validate_template(spec, old, at, errors);
+    validate_lasting(part(spec, "template"), kind, at, errors);
 }
 
 /// Pods of a set are started again, for as long as the set is there.

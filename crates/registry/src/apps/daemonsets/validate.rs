@@ -14,16 +14,16 @@ use crate::validation::workload::{
 };
 
 pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
-    validate_spec(set, LabelSelectorOptions::default(), errors);
+    validate_spec(set, None, LabelSelectorOptions::default(), errors);
 }
 
 pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
     validate_selector_stays(set, old, errors);
     let allow_invalid_values = has_invalid_values(old.at(&["spec", "selector"]));
-    validate_spec(set, LabelSelectorOptions { allow_invalid_values }, errors);
+    validate_spec(set, Some(part(old, "spec")), LabelSelectorOptions { allow_invalid_values }, errors);
 }
 
-fn validate_spec(set: &Value, options: LabelSelectorOptions, errors: &mut ErrorList) {
+fn validate_spec(set: &Value, old: Option<&Value>, options: LabelSelectorOptions, errors: &mut ErrorList) {
     let (spec, at) = (part(set, "spec"), Field::new("spec"));
     let selector = member(spec, "selector");
     validate_label_selector(selector, options, &at.child("selector"), errors);
@@ -31,7 +31,7 @@ fn validate_spec(set: &Value, options: LabelSelectorOptions, errors: &mut ErrorL
     if let Some(selector) = selector {
         validate_demanding(selector, "daemonset", &at.child("selector"), errors);
     }
-    validate_lasting_template(part(spec, "template"), "DaemonSet", &at.child("template"), errors);
+    validate_lasting_template(spec, old, "DaemonSet", &at.child("template"), errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     validate_strategy(part(spec, "updateStrategy"), &at.child("updateStrategy"), errors);
     non_negative(spec, "revisionHistoryLimit", &at, errors);

@@ -14,9 +14,18 @@ use crate::validation::workload::{
 };
 
 pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
+    validate(deployment, None, errors);
+}
+
+pub(super) fn validate_update(deployment: &Value, old: &Value, errors: &mut ErrorList) {
+    validate(deployment, Some(part(old, "spec")), errors);
+    validate_selector_stays(deployment, old, errors);
+}
+
+fn validate(deployment: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (spec, at) = (part(deployment, "spec"), Field::new("spec"));
     non_negative(spec, "replicas", &at, errors);
-    validate_replicated_template(spec, &at, errors);
+    validate_replicated_template(spec, old, &at, errors);
     validate_strategy(part(spec, "strategy"), &at.child("strategy"), errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     non_negative(spec, "revisionHistoryLimit", &at, errors);
@@ -30,13 +39,13 @@ pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
     }
 }
 
-pub(super) fn validate_update(deployment: &Value, old: &Value, errors: &mut ErrorList) {
-    validate_create(deployment, errors);
-    validate_selector_stays(deployment, old, errors);
-}
-
 /// A selector and the template it must take, of replica sets and of what makes them.
-pub(crate) fn validate_replicated_template(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_replicated_template(
+    spec: &Value,
+    old: Option<&Value>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     validate_required_selector(spec, "deployment", at, errors);
     let selector = member(spec, "selector");
     let Ok(parsed) = LabelSelector::from_object(selector) else {
@@ -44,9 +53,9 @@ pub(crate) fn validate_replicated_template(spec: &Value, at: &Field<'_>, errors:
         errors.invalid_shown(at.child("selector"), shown, "invalid label selector");
         return;
     };
-    let (template, at) = (part(spec, "template"), at.child("template"));
-    validate_taken(template, &parsed, &at, errors);
-    validate_lasting_template(template, "ReplicaSet", &at, errors);
+    let at = at.child("template");
+    validate_taken(part(spec, "template"), &parsed, &at, errors);
+    validate_lasting_template(spec, old, "ReplicaSet", &at, errors);
 }
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
