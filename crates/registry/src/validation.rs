@@ -35,7 +35,6 @@ pub(crate) mod quantities;
 pub(crate) mod resources;
 mod security_context;
 mod security_profile;
-pub(crate) mod shown;
 pub(crate) mod signer_name;
 pub(crate) mod text;
 mod tolerance;

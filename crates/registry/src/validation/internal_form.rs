@@ -1,7 +1,7 @@
 //! Objects as messages show them where they show more than a word: in the form upstream works with, which has
 //! every field, in an order and under names of its own.
 //!
-//! Only what is wrong is shown, so none of this needs to be fast. The table knows the types that are shown.
+//! Only what is wrong is shown, so none of this needs to be fast. The table knows the types there are.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
