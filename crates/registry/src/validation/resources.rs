@@ -139,13 +139,17 @@ fn validate_container_resource_name(name: &str, at: &Field<'_>, errors: &mut Err
 
 /// An amount is not negative, and whole where things are counted.
 pub(crate) fn validate_quantity(name: &str, value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let amount = amount(value);
-    if amount.is_negative() {
+    if is_negative(value) {
         errors.invalid(at, &spelled(value), "must be greater than or equal to 0");
     }
-    if amount.milli_value() % 1000 != 0 && is_integer(name) {
+    if is_integer(name) && amount(value).milli_value() % 1000 != 0 {
         errors.invalid(at, &spelled(value), "must be an integer");
     }
+}
+
+/// Most amounts can be seen not to be negative without being read.
+fn is_negative(value: &Value) -> bool {
+    value.as_str().is_none_or(|text| text.starts_with('-')) && amount(value).is_negative()
 }
 
 type CheckName = fn(&str, &Field<'_>, &mut ErrorList);
