@@ -3,8 +3,8 @@
 //!
 //! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
 //! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
-//! `old` changes the base into what is stored, `with` changes that into what is sent, to `subresource` if
-//! there is one. A case with `warnings` also lists what clients are told of what is accepted.
+//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to
+//! `subresource` if there is one. A case with `warnings` also lists what clients are told of what is accepted.
 
 use std::path::Path;
 
@@ -93,9 +93,9 @@ fn complaints(title: &str, base: &Value, case: &Value) -> (ErrorList, Vec<String
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
     created(&mut stored);
-    let reported = stored.get("status").filter(|status| **status != Value::object()).cloned();
+    let status = sent_first.get("status").and_then(|_| stored.get("status")).cloned();
     rules.prepare_for_create(&mut stored, &request);
-    if let Some(status) = reported {
+    if let Some(status) = status {
         stored.set(&["status"], status);
     }
     let (mut object, ..) = decoded(title, patched(&sent_first, case.get("with")));

@@ -55,13 +55,13 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     validate_policy(spec, old, true, errors);
     let (mutations, at) = (list(spec, "mutations"), SPEC.child("mutations"));
     if mutations.is_empty() {
-        errors.required(&at, "mutations must contain at least one item");
+        errors.required(at, "mutations must contain at least one item");
     }
     for (i, mutation) in mutations.iter().enumerate() {
         validate_mutation(mutation, &at.index(i), errors);
     }
     match text_of(spec, "reinvocationPolicy") {
-        "" => errors.required(&SPEC.child("reinvocationPolicy"), ""),
+        "" => errors.required(SPEC.child("reinvocationPolicy"), ""),
         _ => validate_choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, &SPEC, errors),
     }
 }
@@ -69,7 +69,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
 /// A mutation has the form its type says, and no other.
 fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (kind, form, other) = match text_of(mutation, "patchType") {
-        "" => return errors.required(&at.child("patchType"), ""),
+        "" => return errors.required(at.child("patchType"), ""),
         "JSONPatch" => ("JSONPatch", "jsonPatch", "applyConfiguration"),
         "ApplyConfiguration" => ("ApplyConfiguration", "applyConfiguration", "jsonPatch"),
         _ => {
@@ -77,7 +77,7 @@ fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         }
     };
     match member(mutation, form) {
-        None => errors.required(&at.child(form), format!("must be specified when patchType is {kind}")),
+        None => errors.required(at.child(form), format!("must be specified when patchType is {kind}")),
         Some(patch) => {
             let at = at.child(form);
             validate_expression(text_of(patch, "expression"), "", &at.child("expression"), errors);
@@ -85,6 +85,6 @@ fn validate_mutation(mutation: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
     if member(mutation, other).is_some() {
         let why = format!("must not be specified when patchType is {kind}");
-        errors.invalid(&at.child(other), &Value::from(format!("{{{other}}}")), why);
+        errors.invalid(at.child(other), &Value::from(format!("{{{other}}}")), why);
     }
 }

@@ -19,11 +19,11 @@ pub(super) fn validate_policy(spec: &Value, old: Option<&Value>, mutating: bool,
     }
     let at = SPEC.child("matchConstraints");
     match member(spec, "matchConstraints") {
-        None => errors.required(&at, ""),
+        None => errors.required(at, ""),
         Some(constraints) => {
             validate_match_resources(constraints, &at, errors);
             if list(constraints, "resourceRules").is_empty() {
-                errors.required(&at.child("resourceRules"), "");
+                errors.required(at.child("resourceRules"), "");
             }
             if mutating {
                 refuse_deletions(constraints, &at, errors);
@@ -46,7 +46,7 @@ fn refuse_deletions(resources: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     for operation in rules.flat_map(|rule| list(rule, "operations")) {
         if !operation.as_str().is_some_and(|name| OPERATIONS.contains(&name)) {
             let at = at.child("resourceRules");
-            errors.not_supported(&at.child("operations"), operation, OPERATIONS);
+            errors.not_supported(at.child("operations"), operation, OPERATIONS);
         }
     }
 }
@@ -55,13 +55,13 @@ fn validate_param_kind(kind: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_api_version(text(kind, "apiVersion"), &at.child("apiVersion"), errors);
     let (name, at) = (text(kind, "kind"), at.child("kind"));
     if name.is_empty() {
-        errors.required(&at, "");
+        errors.required(at, "");
         return;
     }
     let complaints = names::dns1035_label(&name.to_lowercase());
     if !complaints.is_empty() {
         let why = format!("may have mixed case, but should otherwise match: {}", complaints.join(","));
-        errors.invalid(&at, &Value::from(name), why);
+        errors.invalid(at, &Value::from(name), why);
     }
 }
 
@@ -96,9 +96,9 @@ fn validate_api_version(api_version: &str, at: &Field<'_>, errors: &mut ErrorLis
 fn validate_variable(variable: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let name = text(variable, "name");
     if name.trim().is_empty() {
-        errors.required(&at.child("name"), "name is not specified");
+        errors.required(at.child("name"), "name is not specified");
     } else if !is_identifier(name) {
-        errors.invalid(&at.child("name"), &Value::from(name), "must be a valid CEL identifier");
+        errors.invalid(at.child("name"), &Value::from(name), "must be a valid CEL identifier");
     }
     let missing = "expression is not specified";
     validate_expression(text(variable, "expression"), missing, &at.child("expression"), errors);
@@ -108,7 +108,7 @@ fn validate_variable(variable: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 pub(super) fn validate_binding(spec: &Value, mutating: bool, errors: &mut ErrorList) {
     let policy = text(spec, "policyName");
     match policy {
-        "" => errors.required(&SPEC.child("policyName"), ""),
+        "" => errors.required(SPEC.child("policyName"), ""),
         policy => complain(&SPEC.child("policyName"), policy, names::dns1123_subdomain(policy), errors),
     }
     if let Some(reference) = member(spec, "paramRef") {
@@ -129,18 +129,18 @@ fn validate_param_ref(reference: &Value, at: &Field<'_>, errors: &mut ErrorList)
     if !name.is_empty() {
         complain(&at.child("name"), name, names::path_segment_name(name), errors);
         if selector.is_some() {
-            errors.forbidden(&at.child("name"), both);
+            errors.forbidden(at.child("name"), both);
         }
     }
     validate_label_selector(selector, LabelSelectorOptions::default(), &at.child("selector"), errors);
     match selector {
-        Some(_) if !name.is_empty() => errors.forbidden(&at.child("selector"), both),
+        Some(_) if !name.is_empty() => errors.forbidden(at.child("selector"), both),
         None if name.is_empty() => errors.required(at, "one of name or selector must be specified"),
         _ => {}
     }
     const ACTION: &str = "parameterNotFoundAction";
     match text(reference, ACTION) {
-        "" => errors.required(&at.child(ACTION), ""),
+        "" => errors.required(at.child(ACTION), ""),
         _ => validate_choice(reference, ACTION, &["Deny", "Allow"], at, errors),
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn validate_choice(
     if let Some(choice) = member(owner, key)
         && !choice.as_str().is_some_and(|choice| known.contains(&choice))
     {
-        errors.not_supported(&at.child(key), choice, known);
+        errors.not_supported(at.child(key), choice, known);
     }
 }
 
@@ -70,23 +70,23 @@ pub(super) fn validate_rule(rule: &Value, at: &Field<'_>, errors: &mut ErrorList
     const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     let operations = list(rule, "operations");
     if operations.is_empty() {
-        errors.required(&at.child("operations"), "");
+        errors.required(at.child("operations"), "");
     }
     validate_wildcard(operations, "operations", &at.child("operations"), errors);
     for (i, operation) in operations.iter().enumerate() {
         if !operation.as_str().is_some_and(|name| OPERATIONS.contains(&name)) {
-            errors.not_supported(&at.child("operations").index(i), operation, OPERATIONS);
+            errors.not_supported(at.child("operations").index(i), operation, OPERATIONS);
         }
     }
     for (key, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         if list(rule, key).is_empty() {
-            errors.required(&at.child(key), "");
+            errors.required(at.child(key), "");
         }
         validate_wildcard(list(rule, key), what, &at.child(key), errors);
     }
     for (i, version) in list(rule, "apiVersions").iter().enumerate() {
         if version.as_str().unwrap_or_default().is_empty() {
-            errors.required(&at.child("apiVersions").index(i), "");
+            errors.required(at.child("apiVersions").index(i), "");
         }
     }
     validate_resources(list(rule, "resources"), &at.child("resources"), errors);
@@ -101,13 +101,13 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
     let all = || resources.iter().map(|resource| resource.as_str().unwrap_or_default());
     for (i, resource) in all().enumerate() {
         if resource.is_empty() {
-            errors.required(&at.index(i), "");
+            errors.required(at.index(i), "");
         }
         let Some((main, sub)) = resource.split_once('/') else { continue };
         let earlier = || all().take(i).filter_map(|earlier| earlier.split_once('/'));
         let mut refuse = |including: String| {
             let why = format!("if '{including}' is present, must not specify {resource}");
-            errors.invalid(&at.index(i), &Value::from(resource), why);
+            errors.invalid(at.index(i), &Value::from(resource), why);
         };
         if earlier().any(|parts| parts == (main, "*")) {
             refuse(format!("{main}/*"));
@@ -121,7 +121,7 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
         errors.invalid(at, &Value::from(resources.to_vec()), why);
     }
     // Upstream remembers only the last resource without a subresource.
-    let plain = all().filter(|resource| !resource.is_empty() && !resource.contains('/')).next_back();
+    let plain = all().rfind(|resource| !resource.is_empty() && !resource.contains('/'));
     if all().any(|resource| resource == "*") && plain.is_some_and(|resource| resource != "*") {
         let why = "if '*' is present, must not specify other resources without subresources";
         errors.invalid(at, &Value::from(resources.to_vec()), why);
@@ -151,7 +151,7 @@ fn validate_resource_names(names: &[Value], at: &Field<'_>, errors: &mut ErrorLi
         let text = name.as_str().unwrap_or_default();
         complain(&at, text, names::path_segment_name(text), errors);
         if names.iter().take(i).any(|earlier| earlier == name) {
-            errors.duplicate(&at, name);
+            errors.duplicate(at, name);
         }
     }
 }
@@ -164,11 +164,11 @@ pub(super) fn validate_match_conditions(conditions: &[Value], at: &Field<'_>, er
         let (at, name) = (at.index(i), text(condition, "name"));
         validate_expression(text(condition, "expression"), "", &at.child("expression"), errors);
         match name {
-            "" => errors.required(&at.child("name"), ""),
+            "" => errors.required(at.child("name"), ""),
             name => complain(&at.child("name"), name, names::qualified_name(name), errors),
         }
         if !name.is_empty() && conditions.iter().take(i).any(|earlier| text(earlier, "name") == name) {
-            errors.duplicate(&at.child("name"), &Value::from(name));
+            errors.duplicate(at.child("name"), &Value::from(name));
         }
     }
 }

@@ -56,18 +56,18 @@ fn validate_actions(actions: &[Value], errors: &mut ErrorList) {
     let at = SPEC.child("validationActions");
     for (i, action) in actions.iter().enumerate() {
         if !matches!(action.as_str(), Some("Audit" | "Deny" | "Warn")) {
-            errors.not_supported(&at.index(i), action, &["Audit", "Deny", "Warn"]);
+            errors.not_supported(at.index(i), action, &["Audit", "Deny", "Warn"]);
         }
         if actions.iter().take(i).any(|earlier| earlier == action) {
-            errors.duplicate(&at.index(i), action);
+            errors.duplicate(at.index(i), action);
         }
     }
     let has = |name: &str| actions.iter().any(|action| action.as_str() == Some(name));
     if has("Deny") && has("Warn") {
         let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
-        errors.invalid(&at, &Value::from(actions.to_vec()), why);
+        errors.invalid(at, &Value::from(actions.to_vec()), why);
     }
     if actions.is_empty() {
-        errors.required(&at, "at least one validation action is required");
+        errors.required(at, "at least one validation action is required");
     }
 }

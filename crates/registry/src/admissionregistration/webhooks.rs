@@ -79,7 +79,7 @@ fn validate_webhooks(hooks: &[Value], leeway: Leeway, errors: &mut ErrorList) {
         validate_review_versions(versions, leeway, &at.child("admissionReviewVersions"), errors);
         let name = text(hook, "name");
         if !leeway.names && !name.is_empty() && is_repeated(hooks, i) {
-            errors.duplicate(&at.child("name"), &Value::from(name));
+            errors.duplicate(at.child("name"), &Value::from(name));
         }
     }
 }
@@ -95,7 +95,7 @@ fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut E
     match member(hook, "sideEffects") {
         None => {
             let why = format!("must specify one of {}", side_effects.join(", "));
-            errors.required(&at.child("sideEffects"), why);
+            errors.required(at.child("sideEffects"), why);
         }
         Some(_) => validate_choice(hook, "sideEffects", side_effects, at, errors),
     }
@@ -103,7 +103,7 @@ fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut E
         && !(1..=30).contains(&seconds)
     {
         let why = "the timeout value must be between 1 and 30 seconds";
-        errors.invalid(&at.child("timeoutSeconds"), &Value::from(seconds), why);
+        errors.invalid(at.child("timeoutSeconds"), &Value::from(seconds), why);
     }
     for key in SELECTORS {
         validate_label_selector(member(hook, key), leeway.selectors, &at.child(key), errors);
@@ -125,7 +125,7 @@ fn validate_review_versions(versions: &[Value], leeway: Leeway, at: &Field<'_>, 
     }
     for (i, version) in versions.iter().enumerate() {
         if versions.iter().take(i).any(|earlier| earlier == version) {
-            errors.invalid(&at.index(i), version, "duplicate version");
+            errors.invalid(at.index(i), version, "duplicate version");
             continue;
         }
         let version = version.as_str().unwrap_or_default();

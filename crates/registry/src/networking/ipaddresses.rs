@@ -47,7 +47,7 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
         texts::complain(&Field::new("metadata").child("name"), name, ip::canonical_ip(name), errors);
     }
     let Some(parent) = object.at(&["spec", "parentRef"]).filter(|p| !p.is_null()) else {
-        errors.required(&PARENT, "");
+        errors.required(PARENT, "");
         return;
     };
     let part = |key: &str| str_at(parent, &[key]);
@@ -61,8 +61,8 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     const PATH: &[&str] = &["spec", "parentRef"];
     if !same(object, old, PATH) {
         if !present(object, PATH) {
-            errors.required(&PARENT, "");
+            errors.required(PARENT, "");
         }
-        errors.invalid(&PARENT, &Value::Null, "field is immutable");
+        errors.invalid(PARENT, &Value::Null, "field is immutable");
     }
 }

@@ -37,7 +37,7 @@ fn ranges(object: &Value) -> &[Value] {
 
 fn validate_ranges(ranges: &[Value], errors: &mut ErrorList) {
     match ranges {
-        [] => errors.required(&CIDRS, "at least one CIDR required"),
+        [] => errors.required(CIDRS, "at least one CIDR required"),
         [_] | [_, _] => {
             for (i, range) in ranges.iter().enumerate() {
                 ip::canonical_cidr(range.as_str().unwrap_or_default(), &CIDRS.index(i), errors);
@@ -47,13 +47,13 @@ fn validate_ranges(ranges: &[Value], errors: &mut ErrorList) {
                 && first == second
             {
                 let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-                errors.invalid(&CIDRS, &Value::from(ranges.to_vec()), why);
+                errors.invalid(CIDRS, &Value::from(ranges.to_vec()), why);
             }
         }
         _ => {
             let mut spec = Value::object();
             spec.set(&["CIDRs"], ranges.to_vec());
-            errors.invalid(&CIDRS, &spec, "may only hold up to 2 values");
+            errors.invalid(CIDRS, &spec, "may only hold up to 2 values");
         }
     }
 }
@@ -68,7 +68,7 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     let (new, old) = (ranges(object), ranges(old));
     let mut unchanged = |i: usize| {
         if new.get(i) != old.get(i) {
-            errors.invalid(&CIDRS.index(i), new.get(i).unwrap_or(&Value::Null), "field is immutable");
+            errors.invalid(CIDRS.index(i), new.get(i).unwrap_or(&Value::Null), "field is immutable");
         }
     };
     match (old.len(), new.len()) {
@@ -77,6 +77,6 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
             unchanged(0);
             validate_ranges(new, errors);
         }
-        _ => errors.invalid(&CIDRS, &Value::from(new.to_vec()), "field is immutable"),
+        _ => errors.invalid(CIDRS, &Value::from(new.to_vec()), "field is immutable"),
     }
 }

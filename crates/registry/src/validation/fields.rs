@@ -1,7 +1,7 @@
 //! The smallest checks: one member of an object, and what is said of it.
 
 use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
-use corten_api::{Field, Value};
+use corten_api::{Field, Map, Value};
 
 use crate::prepare::same;
 
@@ -18,6 +18,12 @@ pub(crate) fn part<'v>(value: &'v Value, key: &str) -> &'v Value {
     value.get(key).unwrap_or(&Value::Null)
 }
 
+/// The entries of a member that is a map, by key.
+pub(crate) fn entries<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = (&'v str, &'v Value)> {
+    let map = value.get(key).and_then(Value::as_object);
+    map.into_iter().flat_map(Map::iter).map(|(key, value)| (key.as_str(), value))
+}
+
 /// A count may be zero or missing, not negative.
 pub(crate) fn non_negative(owner: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let count = number(owner, key);
@@ -30,6 +36,23 @@ pub(crate) fn non_negative(owner: &Value, key: &str, at: &Field<'_>, errors: &mu
 pub(crate) fn immutable(new: &Value, old: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if !same(new, old, &[key]) {
         errors.invalid(at.child(key), part(new, key), IMMUTABLE);
+    }
+}
+
+/// A member that must be one of a few texts, listed by their names; empty is as good as absent.
+pub(crate) fn one_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
+    match owner.get(key).and_then(Value::as_str).unwrap_or_default() {
+        "" => errors.required(at.child(key), ""),
+        text if supported.contains(&text) => {}
+        other => errors.not_supported(at.child(key), &Value::from(other), supported),
+    }
+}
+
+/// The same for a member that may be absent, but not empty.
+pub(crate) fn any_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
+    let Some(text) = owner.get(key).and_then(Value::as_str) else { return };
+    if !supported.contains(&text) {
+        errors.not_supported(at.child(key), &Value::from(text), supported);
     }
 }
 

@@ -5,6 +5,7 @@ use corten_api::status::quoted;
 use corten_api::{Field, Map, Value, names};
 
 use crate::validation::ip::ip_warning;
+use crate::validation::node_labels::deprecation;
 use crate::validation::number::{given, int};
 use crate::validation::pod_annotations::{
     APPARMOR_FIELD, APPARMOR_PREFIX, SECCOMP_FIELD, SECCOMP_POD, SECCOMP_PREFIX, annotation,
@@ -14,29 +15,6 @@ use crate::validation::pod_context::CONTAINER_LISTS;
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{list, member, text};
 use crate::validation::volume_warnings::volume_warnings;
-
-/// Why a node's label should not be used any more.
-fn node_label_deprecation(key: &str) -> Option<&'static str> {
-    Some(match key {
-        "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
-        "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
-        "failure-domain.beta.kubernetes.io/region" => {
-            "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"
-        }
-        "failure-domain.beta.kubernetes.io/zone" => {
-            "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
-        }
-        "beta.kubernetes.io/instance-type" => {
-            "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"
-        }
-        "app.kubernetes.io/created-by" => "deprecated since v1.9",
-        "scheduler.alpha.kubernetes.io/preferAvoidPods" => {
-            "deprecated since v1.22; use Taints and Tolerations instead"
-        }
-        "node-role.kubernetes.io/master" => "use \"node-role.kubernetes.io/control-plane\" instead",
-        _ => return None,
-    })
-}
 
 /// Everything there is to say of a pod, which is the root, or of a template.
 pub(crate) fn pod_warnings(metadata: &Value, spec: &Value, is_template: bool, at: &Field<'_>) -> Vec<String> {
@@ -84,7 +62,7 @@ fn for_containers(spec: &Value, at: &Field<'_>, mut visit: impl FnMut(&Value, &F
 fn warn_of_node_labels(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
     let selector_at = at.child("nodeSelector");
     for (key, _) in spec.get("nodeSelector").and_then(Value::as_object).into_iter().flat_map(Map::iter) {
-        if let Some(why) = node_label_deprecation(key) {
+        if let Some(why) = deprecation(key) {
             warnings.push(format!("{}: {why}", selector_at.key(key)));
         }
     }
@@ -111,7 +89,7 @@ fn warn_of_node_term(term: &Value, look_at_values: bool, at: &Field<'_>, warning
     let at = at.child("matchExpressions");
     for (i, expression) in list(term, "matchExpressions").iter().enumerate() {
         let (key, at) = (text(expression, "key"), at.index(i));
-        if let Some(why) = node_label_deprecation(key) {
+        if let Some(why) = deprecation(key) {
             warnings.push(format!("{}: {key} is {why}", at.child("key")));
         }
         if !look_at_values {
@@ -129,7 +107,7 @@ fn warn_of_node_term(term: &Value, look_at_values: bool, at: &Field<'_>, warning
 fn warn_of_spread(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
     for (i, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
         let (key, at) = (text(constraint, "topologyKey"), at.index(i));
-        if let Some(why) = node_label_deprecation(key) {
+        if let Some(why) = deprecation(key) {
             warnings.push(format!("{}: {key} is {why}", at.child("topologyKey")));
         }
         warn_of_no_selector(constraint, &at, warnings);

@@ -3,8 +3,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
+use crate::validation::fields::any_of;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector, validate_labels};
-use crate::validation::pod_spec::optional_one_of;
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{complain, list, member, optional, text};
 
@@ -47,13 +47,13 @@ pub(crate) fn validate_volume_claim_spec(
     validate_access_modes(modes, &at.child("accessModes"), errors);
     validate_storage(spec, &at.child("resources").key("storage"), errors);
     optional(text(spec, "storageClassName"), names::dns1123_subdomain, &at.child("storageClassName"), errors);
-    optional_one_of(spec, "volumeMode", &["Block", "Filesystem"], at, errors);
+    any_of(spec, "volumeMode", &["Block", "Filesystem"], at, errors);
     validate_data_sources(spec, keeps_groups, at, errors);
     let class = text(spec, "volumeAttributesClassName");
     optional(class, names::dns1123_subdomain, &at.child("volumeAttributesClassName"), errors);
 }
 
-fn validate_access_modes(modes: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_access_modes(modes: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     const SINGLE: &str = "ReadWriteOncePod";
     let texts = || modes.iter().map(|mode| mode.as_str().unwrap_or_default());
     for mode in texts().filter(|mode| !ACCESS_MODES.contains(mode)) {

@@ -4,11 +4,12 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
 
 use crate::validation::container::validate_pull_policy;
+use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::env::{validate_field_ref, validate_resource_field_ref};
+use crate::validation::fields::any_of;
 use crate::validation::number::{given, in_range, int};
 use crate::validation::path::{file_mode, local_descending, local_non_reserved, no_backsteps};
 use crate::validation::pod_context::{PodContext, is};
-use crate::validation::pod_spec::optional_one_of;
 use crate::validation::projected_volume::validate_projected;
 use crate::validation::resources::amount;
 use crate::validation::text::{complain, list, member, optional, required, text};
@@ -127,7 +128,7 @@ fn validate_host_path(_: &PodContext<'_>, path: &Value, at: &Field<'_>, errors: 
         "" => errors.required(at.child("path"), ""),
         name => {
             no_backsteps(name, &at.child("path"), errors);
-            optional_one_of(path, "type", &TYPES, at, errors);
+            any_of(path, "type", &TYPES, at, errors);
         }
     }
 }
@@ -304,8 +305,8 @@ fn validate_flex_volume(_: &PodContext<'_>, flex: &Value, at: &Field<'_>, errors
 
 fn validate_azure_disk(_: &PodContext<'_>, disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     need(disk, &["diskName", "diskURI"], at, errors);
-    optional_one_of(disk, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
-    optional_one_of(disk, "kind", &["Dedicated", "Managed", "Shared"], at, errors);
+    any_of(disk, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
+    any_of(disk, "kind", &["Dedicated", "Managed", "Shared"], at, errors);
     let uri = text(disk, "diskURI");
     let (begins, form) = match disk.get("kind").and_then(Value::as_str) {
         None => return,
@@ -334,21 +335,6 @@ fn validate_csi(_: &PodContext<'_>, csi: &Value, at: &Field<'_>, errors: &mut Er
     match text(secret, "name") {
         "" => errors.required(at.child("nodePublishSecretRef").child("name"), ""),
         name => complain(&at.child("name"), name, names::dns1123_subdomain(name), errors),
-    }
-}
-
-/// The name of a CSI driver, whatever the case of its letters.
-pub(crate) fn validate_csi_driver_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    const MOST: usize = 63;
-    if name.is_empty() {
-        errors.required(at, "");
-        return;
-    }
-    if name.len() > MOST {
-        errors.too_long(at, MOST);
-    }
-    if !names::is_dns1123_subdomain(name) {
-        complain(at, name, names::dns1123_subdomain(&name.to_lowercase()), errors);
     }
 }
 

@@ -45,15 +45,15 @@ fn validate_url(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
 /// Upstream looks for the name and the namespace in each other's place, so that is where complaints go.
 fn validate_service(service: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if text(service, "namespace").is_empty() {
-        errors.required(&at.child("name"), "");
+        errors.required(at.child("name"), "");
     }
     if text(service, "name").is_empty() {
-        errors.required(&at.child("namespace"), "");
+        errors.required(at.child("namespace"), "");
     }
     let port = service.int_at(&["port"]).unwrap_or(0);
     if !(1..=65535).contains(&port) {
         let why = "port is not valid: must be between 1 and 65535, inclusive";
-        errors.invalid(&at.child("port"), &Value::from(port), why);
+        errors.invalid(at.child("port"), &Value::from(port), why);
     }
     validate_path(text(service, "path"), &at.child("path"), errors);
 }

@@ -31,7 +31,7 @@ pub(super) fn subresource(name: &str, object: &Value, _: &Value, errors: &mut Er
     let warnings = object.items_at(&["status", "typeChecking", "expressionWarnings"]);
     for (i, warning) in warnings.iter().enumerate() {
         for key in ["warning", "fieldRef"].iter().filter(|key| text(warning, key).trim().is_empty()) {
-            errors.required(&at.index(i).child(key), "");
+            errors.required(at.index(i).child(key), "");
         }
     }
     let conditions = object.items_at(&["status", "conditions"]);
@@ -45,7 +45,7 @@ fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     if validations.is_empty() && annotations.is_empty() {
         for key in ["validations", "auditAnnotations"] {
             let why = "validations or auditAnnotations must contain at least one item";
-            errors.required(&SPEC.child(key), why);
+            errors.required(SPEC.child(key), why);
         }
         return;
     }
@@ -63,9 +63,9 @@ fn validate_validation(validation: &Value, at: &Field<'_>, errors: &mut ErrorLis
         let message = text(validation, key);
         let at = at.child(key);
         if !message.is_empty() && message.trim().is_empty() {
-            errors.invalid(&at, &Value::from(message), "must be non-empty if specified");
+            errors.invalid(at, &Value::from(message), "must be non-empty if specified");
         } else if key == "message" && message.trim().contains(['\n', '\r']) {
-            errors.invalid(&at, &Value::from(message), "must not contain line breaks");
+            errors.invalid(at, &Value::from(message), "must not contain line breaks");
         }
     }
     let reasons = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -80,7 +80,7 @@ fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, err
     for (i, annotation) in annotations.iter().enumerate() {
         let (at, key) = (at.index(i), text(annotation, "key"));
         if policy.is_empty() {
-            errors.invalid(&at.child("key"), &Value::from(key), "requires metadata.name be non-empty");
+            errors.invalid(at.child("key"), &Value::from(key), "requires metadata.name be non-empty");
         } else {
             let qualified = format!("{policy}/{key}");
             complain(&at.child("key"), &qualified, names::qualified_name(&qualified), errors);
@@ -88,12 +88,12 @@ fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, err
         let (value, value_at) = (text(annotation, "valueExpression"), at.child("valueExpression"));
         if value.trim().len() > VALUE_EXPRESSION_MAX_LENGTH {
             let why = format!("must not exceed {VALUE_EXPRESSION_MAX_LENGTH} bytes in length");
-            errors.required(&value_at, why);
+            errors.required(value_at, why);
         } else {
             validate_expression(value, "valueExpression is not specified", &value_at, errors);
         }
         if annotations.iter().take(i).any(|earlier| text(earlier, "key") == key) {
-            errors.duplicate(&at.child("key"), &Value::from(key));
+            errors.duplicate(at.child("key"), &Value::from(key));
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn create(object: &Value, errors: &mut ErrorList) {
     let controller = text::text(spec, "controller");
     let at = SPEC.child("controller");
     if controller.len() > CONTROLLER_MAX_LENGTH {
-        errors.too_long(&at, CONTROLLER_MAX_LENGTH);
+        errors.too_long(at, CONTROLLER_MAX_LENGTH);
     }
     domain_prefixed_path(controller, &at, errors);
     if let Some(parameters) = member(spec, "parameters") {
@@ -26,7 +26,7 @@ pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
     const CONTROLLER: &[&str] = &["spec", "controller"];
     if !same(object, old, CONTROLLER) {
         let controller = object.at(CONTROLLER).unwrap_or(&Value::Null);
-        errors.invalid(&SPEC.child("controller"), controller, "field is immutable");
+        errors.invalid(SPEC.child("controller"), controller, "field is immutable");
     }
     create(object, errors);
 }
@@ -36,17 +36,17 @@ fn validate_parameters(parameters: &Value, at: &Field<'_>, errors: &mut ErrorLis
     let (scope, namespace) = (text::text(parameters, "scope"), member(parameters, "namespace"));
     match (scope, namespace.and_then(Value::as_str)) {
         ("Namespace", None) => {
-            errors.required(&at.child("namespace"), "`parameters.scope` is set to 'Namespace'");
+            errors.required(at.child("namespace"), "`parameters.scope` is set to 'Namespace'");
         }
         ("Namespace", Some(name)) => {
             complain(&at.child("namespace"), name, names::namespace_name(name), errors);
         }
         ("Cluster", Some(_)) => {
-            errors.forbidden(&at.child("namespace"), "`parameters.scope` is set to 'Cluster'");
+            errors.forbidden(at.child("namespace"), "`parameters.scope` is set to 'Cluster'");
         }
         ("Cluster", None) => {}
         (other, _) => {
-            errors.not_supported(&at.child("scope"), &Value::from(other), &["Cluster", "Namespace"]);
+            errors.not_supported(at.child("scope"), &Value::from(other), &["Cluster", "Namespace"]);
         }
     }
 }

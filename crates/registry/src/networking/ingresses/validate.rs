@@ -29,7 +29,7 @@ pub(super) fn create(object: &Value, errors: &mut ErrorList) {
     {
         let at = Field::new("annotations");
         let why = "must match `ingressClassName` when both are specified";
-        errors.invalid(&at.child(CLASS_ANNOTATION), &Value::from(annotated), why);
+        errors.invalid(at.child(CLASS_ANNOTATION), &Value::from(annotated), why);
     }
 }
 
@@ -77,7 +77,7 @@ fn is_invalid_wildcard_rule(rule: &Value) -> bool {
 fn validate_spec(spec: &Value, leeway: Leeway, errors: &mut ErrorList) {
     let (rules, backend) = (list(spec, "rules"), member(spec, "defaultBackend"));
     if rules.is_empty() && backend.is_none() {
-        errors.invalid(&SPEC, &Value::Null, "either `defaultBackend` or `rules` must be specified");
+        errors.invalid(SPEC, &Value::Null, "either `defaultBackend` or `rules` must be specified");
     }
     if let Some(backend) = backend {
         validate_backend(backend, &SPEC.child("defaultBackend"), errors);
@@ -121,7 +121,7 @@ fn validate_paths(rule: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let at = at.child("paths");
     let paths = list(http, "paths");
     if paths.is_empty() {
-        errors.required(&at, "");
+        errors.required(at, "");
     }
     for (i, path) in paths.iter().enumerate() {
         validate_path(path, &at.index(i), errors);
@@ -130,11 +130,11 @@ fn validate_paths(rule: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 
 fn validate_path(path: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let Some(kind) = member(path, "pathType") else {
-        errors.required(&at.child("pathType"), "pathType must be specified");
+        errors.required(at.child("pathType"), "pathType must be specified");
         return;
     };
     let route = text(path, "path");
-    let mut refuse = |why: String| errors.invalid(&at.child("path"), &Value::from(route), why);
+    let mut refuse = |why: String| errors.invalid(at.child("path"), &Value::from(route), why);
     match kind.as_str().unwrap_or_default() {
         "Exact" | "Prefix" => {
             if !route.starts_with('/') {
@@ -154,7 +154,7 @@ fn validate_path(path: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         }
         _ => {
             let known = &["Exact", "ImplementationSpecific", "Prefix"];
-            errors.not_supported(&at.child("pathType"), kind, known);
+            errors.not_supported(at.child("pathType"), kind, known);
         }
     }
     validate_backend(path.get("backend").unwrap_or(&Value::Null), &at.child("backend"), errors);

@@ -85,12 +85,12 @@ fn validate_spec(spec: &Value, leeway: &Leeway<'_>, errors: &mut ErrorList) {
 fn validate_policy_types(types: &[Value], errors: &mut ErrorList) {
     let at = SPEC.child("policyTypes");
     if types.len() > 2 {
-        errors.invalid(&at, &Value::from(types.to_vec()), "may not specify more than two policyTypes");
+        errors.invalid(at, &Value::from(types.to_vec()), "may not specify more than two policyTypes");
         return;
     }
     for (i, kind) in types.iter().enumerate() {
         if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
-            errors.not_supported(&at.index(i), kind, &["Ingress", "Egress"]);
+            errors.not_supported(at.index(i), kind, &["Ingress", "Egress"]);
         }
     }
 }
@@ -99,19 +99,19 @@ fn validate_port(port: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(protocol) = member(port, "protocol")
         && !matches!(protocol.as_str(), Some("TCP" | "UDP" | "SCTP"))
     {
-        errors.not_supported(&at.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
+        errors.not_supported(at.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
     }
     let end = member(port, "endPort");
     let end_at = at.child("endPort");
     match member(port, "port") {
         None => {
             if let Some(end) = end {
-                errors.invalid(&end_at, end, "may not be specified when `port` is not specified");
+                errors.invalid(end_at, end, "may not be specified when `port` is not specified");
             }
         }
         Some(Value::String(name)) => {
             if let Some(end) = end {
-                errors.invalid(&end_at, end, "may not be specified when `port` is non-numeric");
+                errors.invalid(end_at, end, "may not be specified when `port` is non-numeric");
             }
             complain(&at.child("port"), name, names::port_name(name), errors);
         }
@@ -121,7 +121,7 @@ fn validate_port(port: &Value, at: &Field<'_>, errors: &mut ErrorList) {
             if let Some(end) = end.and_then(Value::as_int) {
                 if end < number {
                     let why = "must be greater than or equal to `port`";
-                    errors.invalid(&end_at, &Value::from(end), why);
+                    errors.invalid(end_at, &Value::from(end), why);
                 }
                 port_number(end, &end_at, errors);
             }
@@ -152,7 +152,7 @@ fn validate_peer(peer: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &mut
 fn validate_block(block: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let cidr = text(block, "cidr");
     if cidr.is_empty() {
-        errors.required(&at.child("cidr"), "");
+        errors.required(at.child("cidr"), "");
         return;
     }
     ip::legacy_cidr(cidr, &leeway.cidrs, &at.child("cidr"), errors);
@@ -162,7 +162,7 @@ fn validate_block(block: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &m
         let at = at.index(i);
         ip::legacy_cidr(range, &leeway.cidrs, &at, errors);
         if Cidr::parse_sloppy(range).is_some_and(|range| !cidr.has_strict_subset(range)) {
-            errors.invalid(&at, &Value::from(range), "must be a strict subset of `cidr`");
+            errors.invalid(at, &Value::from(range), "must be a strict subset of `cidr`");
         }
     }
 }
