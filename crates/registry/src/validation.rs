@@ -4,9 +4,11 @@
 //! nothing for what is valid.
 
 pub(crate) mod conditions;
+pub(crate) mod csi;
 pub(crate) mod expression;
 pub(crate) mod ip;
 pub(crate) mod label_selector;
+pub(crate) mod node_selector;
 pub(crate) mod text;
 pub(crate) mod url;
 pub(crate) mod webhook;
