@@ -7,6 +7,7 @@ use corten_api::{Status, Str, Value, managed};
 use corten_auth::User;
 use http::HeaderMap;
 
+use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
@@ -19,6 +20,7 @@ use corten_store::Store;
 pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
+    pub authorizer: Authorizer,
     pub event_leases: EventLeases,
 }
 

@@ -103,8 +103,8 @@ impl Server {
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = authentication::authenticate(peer, &parts.headers)?;
-        let user = authorization::impersonate(user, &parts.headers, &info)?;
-        authorization::authorize(&user, &named(&info, &query), path)?;
+        let authorizer = &self.backend.authorizer;
+        let user = authorization::admit(authorizer, user, &parts.headers, &info, path, &query)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -202,19 +202,6 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
         Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
         _ => REQUEST_TIMEOUT,
     })
-}
-
-/// A list of one name is, to authorization, about that name.
-fn named(info: &RequestInfo, query: &Query) -> RequestInfo {
-    let mut info = info.clone();
-    if let Some(at) = &mut info.resource
-        && at.name.is_empty()
-        && let Ok(selector) = corten_api::selector::FieldSelector::parse(query.text("fieldSelector"))
-        && let Some(name) = selector.require_exact_match("metadata.name")
-    {
-        at.name = name.into();
-    }
-    info
 }
 
 /// A path must fit the method and the resource's scope.

@@ -74,7 +74,12 @@ pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     let (group, version) = resources::split_api_version(api_version);
     let schema = match kind {
         "Table" => return None,
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => schema::lookup("meta/v1", kind),
+        "PartialObjectMetadata"
+        | "PartialObjectMetadataList"
+        | "APIGroup"
+        | "APIGroupList"
+        | "APIResourceList"
+        | "APIVersions" => schema::lookup("meta/v1", kind),
         _ => resources::schema_of(group, version, kind),
     }?;
     let mut out = Vec::new();

@@ -49,7 +49,7 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
 }
 
 /// The URL and the object must agree on the namespace; one that leaves it out gets it.
-pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
     if !call.served.resource.namespaced {
         // Whatever a cluster-scoped object says of a namespace is dropped.
         meta::of(object).remove("namespace");

@@ -15,6 +15,7 @@ use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
 
 use super::{list, prepare};
 use crate::admission::{self, Attributes, Operation};
+use crate::authorization::escalation;
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
@@ -91,6 +92,7 @@ pub(super) async fn create_object(
         let (operation, subresource) = (Operation::Create, "");
         let attributes = Attributes { call, operation, subresource, old: None, dry_run };
         admission::admit(&attributes, &mut candidate).await?;
+        escalation::check(call, &candidate, None)?;
         prepare::for_create(call, &mut candidate)?;
         let attributes = Attributes { call, operation, subresource, old: None, dry_run };
         admission::validate(&attributes, Some(&candidate)).await?;
@@ -207,6 +209,7 @@ async fn replace_admitted(
     let (operation, old) = (Operation::Update, Some(&current.tree));
     let attributes = Attributes { call, operation, subresource, old, dry_run };
     admission::admit(&attributes, &mut new).await?;
+    escalation::check(call, &new, old)?;
     prepare::for_update(call, subresource, &mut new, &current.tree)?;
     let attributes = Attributes { call, operation, subresource, old, dry_run };
     admission::validate(&attributes, Some(&new)).await?;
@@ -372,6 +375,6 @@ impl Ownership {
 }
 
 /// Records who owns what this request changes.
-fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
+pub(crate) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
     managed::update(&Ownership::of(call, subresource).context(call), live, new);
 }

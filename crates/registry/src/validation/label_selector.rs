@@ -69,3 +69,10 @@ fn validate_requirement(
         complain(&values_at.index(i), value, names::label_value(value), errors);
     }
 }
+
+/// Whether an expression asks for a value that no label can have.
+pub(crate) fn has_invalid_values(selector: Option<&Value>) -> bool {
+    let requirements = selector.map_or(&[][..], |selector| selector.items_at(&["matchExpressions"]));
+    let mut values = requirements.iter().flat_map(|requirement| requirement.items_at(&["values"]));
+    values.any(|value| !names::label_value(value.as_str().unwrap_or_default()).is_empty())
+}

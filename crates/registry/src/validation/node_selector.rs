@@ -5,21 +5,38 @@ use corten_api::{Field, Value, names};
 
 use crate::validation::text::{complain, list, text};
 
-pub(crate) fn validate_node_selector(selector: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+/// Whether values are looked at; those of preferences and of stored objects are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeSelectorValues {
+    Checked,
+    Unchecked,
+}
+
+pub(crate) fn validate_node_selector(
+    selector: &Value,
+    values: NodeSelectorValues,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let at = at.child("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
     if terms.is_empty() {
         errors.required(at, "must have at least one node selector term");
     }
     for (i, term) in terms.iter().enumerate() {
-        validate_node_selector_term(term, &at.index(i), errors);
+        validate_node_selector_term(term, values, &at.index(i), errors);
     }
 }
 
-fn validate_node_selector_term(term: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_node_selector_term(
+    term: &Value,
+    values: NodeSelectorValues,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let expressions_at = at.child("matchExpressions");
     for (i, requirement) in list(term, "matchExpressions").iter().enumerate() {
-        validate_expression(requirement, &expressions_at.index(i), errors);
+        validate_expression(requirement, values, &expressions_at.index(i), errors);
     }
     let fields_at = at.child("matchFields");
     for (i, requirement) in list(term, "matchFields").iter().enumerate() {
@@ -27,7 +44,12 @@ fn validate_node_selector_term(term: &Value, at: &Field<'_>, errors: &mut ErrorL
     }
 }
 
-fn validate_expression(requirement: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_expression(
+    requirement: &Value,
+    checked: NodeSelectorValues,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let (values, values_at) = (list(requirement, "values"), at.child("values"));
     match (text(requirement, "operator"), values.len()) {
         ("In" | "NotIn", 0) => {
@@ -47,6 +69,9 @@ fn validate_expression(requirement: &Value, at: &Field<'_>, errors: &mut ErrorLi
     }
     let key = text(requirement, "key");
     complain(&at.child("key"), key, names::qualified_name(key), errors);
+    if checked == NodeSelectorValues::Unchecked {
+        return;
+    }
     for (i, value) in values.iter().enumerate() {
         let value = value.as_str().unwrap_or_default();
         complain(&values_at.index(i), value, names::label_value(value), errors);
@@ -75,4 +100,10 @@ fn validate_field(requirement: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         let value = value.as_str().unwrap_or_default();
         complain(&values_at.index(i), value, names::dns1123_subdomain(value), errors);
     }
+}
+
+/// Whether an expression of a term asks for a value that no label can have.
+pub(crate) fn has_invalid_values(term: &Value) -> bool {
+    let values = list(term, "matchExpressions").iter().flat_map(|requirement| list(requirement, "values"));
+    values.into_iter().any(|value| !names::label_value(value.as_str().unwrap_or_default()).is_empty())
 }

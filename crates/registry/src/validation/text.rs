@@ -40,6 +40,13 @@ pub(crate) fn optional(text: &str, format: fn(&str) -> Vec<String>, at: &Field<'
     }
 }
 
+/// Members whose texts must not be empty.
+pub(crate) fn require(value: &Value, keys: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
+    for key in keys.iter().filter(|key| text(value, key).is_empty()) {
+        errors.required(at.child(key), "");
+    }
+}
+
 /// A port's number: complaints about one that is out of range.
 pub(crate) fn port_number(port: i64, at: &Field<'_>, errors: &mut ErrorList) {
     if !(1..=65535).contains(&port) {

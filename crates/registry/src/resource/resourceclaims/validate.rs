@@ -12,7 +12,7 @@ use crate::resource::validate::{
 };
 use crate::validation::conditions::validate_conditions;
 use crate::validation::ip;
-use crate::validation::node_selector::validate_node_selector;
+use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
 use crate::validation::text::{list, member, text};
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -108,7 +108,7 @@ fn validate_allocation(allocation: &Value, devices: &Value, at: &Field<'_>, erro
         validate_configuration(config, false, at, errors);
     });
     if let Some(selector) = member(allocation, "nodeSelector") {
-        validate_node_selector(selector, &at.child("nodeSelector"), errors);
+        validate_node_selector(selector, NodeSelectorValues::Checked, &at.child("nodeSelector"), errors);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::resource::validate::{
     validate_binding_conditions, validate_items, validate_keyed_items, validate_label,
     validate_qualified_name, validate_taint,
 };
-use crate::validation::node_selector::validate_node_selector;
+use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
 use crate::validation::text::{complain, list, member, text};
 
 const PROPERTIES_MAX: usize = 32;
@@ -169,7 +169,7 @@ fn validate_nodes(device: &Value, per_device: bool, at: &Field<'_>, errors: &mut
     }
     if let Some(selector) = selector {
         said.push("`nodeSelector`");
-        validate_node_selector(selector, &at.child("nodeSelector"), errors);
+        validate_node_selector(selector, NodeSelectorValues::Checked, &at.child("nodeSelector"), errors);
     }
     match all.and_then(Value::as_bool) {
         None => {}

@@ -8,7 +8,7 @@ use crate::prepare::same;
 use crate::resource::validate::{
     validate_driver_name, validate_keyed_items, validate_label, validate_pool_name,
 };
-use crate::validation::node_selector::validate_node_selector;
+use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
 use crate::validation::text::{complain, list, member, text};
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -91,7 +91,7 @@ fn validate_nodes(spec: &Value, errors: &mut ErrorList) {
     if let Some(selector) = member(spec, "nodeSelector") {
         said.push("`nodeSelector`");
         let at = SPEC.child("nodeSelector");
-        validate_node_selector(selector, &at, errors);
+        validate_node_selector(selector, NodeSelectorValues::Checked, &at, errors);
         let terms = list(selector, "nodeSelectorTerms");
         if terms.len() != 1 {
             let why = "must have exactly one node selector term";
