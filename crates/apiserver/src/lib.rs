@@ -39,6 +39,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use admission::AdmissionPlugins;
 pub use catalog::RuntimeConfig;
 pub use tls::TlsError;
 
@@ -65,6 +66,7 @@ pub struct Options {
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub admission_plugins: AdmissionPlugins,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
 }
@@ -96,6 +98,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             catalog,
             store: options.store,
             authorizer: authorization::Authorizer,
+            admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
         }),
         metrics: Metrics::new(),

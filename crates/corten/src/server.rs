@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{Options, RuntimeConfig};
+use corten_apiserver::{AdmissionPlugins, Options, RuntimeConfig};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -37,6 +37,12 @@ pub(crate) struct Args {
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
+    /// Admission plugins to turn on beyond those that are on by default.
+    #[arg(long, value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plugins to turn off although they are on by default.
+    #[arg(long, value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
@@ -47,10 +53,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
     }
+    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+        .map_err(anyhow::Error::msg)?;
     log_to_stderr();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, started))
+    runtime.block_on(serve(args, plugins, started))
 }
 
 fn log_to_stderr() {
@@ -63,7 +71,7 @@ fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
+async fn serve(args: Args, admission_plugins: AdmissionPlugins, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
     let data_dir = &args.data_dir;
@@ -78,7 +86,8 @@ async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let options = Options { pki, store, listener, runtime_config: args.runtime_config.clone(), advertised };
+    let runtime_config = args.runtime_config.clone();
+    let options = Options { pki, store, listener, runtime_config, admission_plugins, advertised };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
