@@ -46,8 +46,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(tolerations: Vec<Value>, added: &[&str]) {
-        let mut pod = value!({"spec": {"tolerations": (tolerations.clone())}});
+    fn check(tolerations: &[Value], added: &[&str]) {
+        let mut pod = value!({"spec": {"tolerations": (tolerations.to_vec())}});
         tolerate(&mut pod);
         let all = pod.items_at(&["spec", "tolerations"]);
         let new: Vec<_> = all[tolerations.len()..].iter().map(|t| t.str_at(&["key"]).unwrap()).collect();
@@ -56,11 +56,11 @@ mod tests {
 
     #[test]
     fn what_is_not_tolerated_yet_is_tolerated_for_a_while() {
-        check(vec![], &TAINTS);
-        check(vec![value!({"key": "other", "operator": "Exists"})], &TAINTS);
-        check(vec![value!({"operator": "Exists"})], &[]);
-        check(vec![value!({"operator": "Exists", "effect": "NoSchedule"})], &TAINTS);
-        check(vec![toleration(TAINTS[0])], &[TAINTS[1]]);
-        check(vec![value!({"key": (TAINTS[1]), "operator": "Exists"})], &[TAINTS[0]]);
+        check(&[], &TAINTS);
+        check(&[value!({"key": "other", "operator": "Exists"})], &TAINTS);
+        check(&[value!({"operator": "Exists"})], &[]);
+        check(&[value!({"operator": "Exists", "effect": "NoSchedule"})], &TAINTS);
+        check(&[toleration(TAINTS[0])], &[TAINTS[1]]);
+        check(&[value!({"key": (TAINTS[1]), "operator": "Exists"})], &[TAINTS[0]]);
     }
 }

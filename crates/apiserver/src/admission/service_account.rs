@@ -7,7 +7,7 @@ use std::time::Duration;
 use corten_api::{Status, Value, meta, value};
 
 use super::plugins::{Admit, Plugin, Validate, Verdict};
-use super::{Attributes, lookup, pod};
+use super::{Attributes, Operation, lookup, pod};
 use crate::object::Object;
 use crate::random;
 
@@ -50,10 +50,11 @@ async fn complete(attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), St
 
 fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
     let Some(pod) = object.filter(|_| attributes.resource() == ("", "pods")) else { return Ok(()) };
-    let attaches = attributes.updates() && attributes.subresource == "ephemeralcontainers";
-    if !attaches && !(attributes.creates() && attributes.subresource.is_empty()) {
-        return Ok(());
-    }
+    let attaches = match (attributes.operation, attributes.subresource) {
+        (Operation::Create, "") => false,
+        (Operation::Update, "ephemeralcontainers") => true,
+        _ => return Ok(()),
+    };
     let refuse = |why: String| attributes.forbidden(Some(pod), why);
     if !attaches && pod::is_mirror(pod) {
         return check_mirror(pod).map_err(|why| refuse(why.to_owned()));

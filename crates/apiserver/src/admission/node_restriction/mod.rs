@@ -4,6 +4,7 @@
 //! The node authorizer decides which objects a node may reach; this decides what it may do to them. Only
 //! users that are nodes are looked at.
 
+mod certificates;
 mod nodes;
 mod pods;
 #[cfg(test)]
@@ -81,7 +82,7 @@ fn dispatch(attributes: &Attributes<'_>, node: &str, object: Option<&Value>) -> 
             object.map_or(Ok(()), |request| tokens::token(attributes, node, request))
         }
         (("certificates.k8s.io", "podcertificaterequests"), _) => {
-            tokens::pod_certificate(attributes, node, object)
+            certificates::pod_certificate(attributes, node, object)
         }
         (("coordination.k8s.io", "leases"), _) => lease(attributes, node, object),
         (("storage.k8s.io", "csinodes"), sub) => {

@@ -1,4 +1,4 @@
-//! The credentials a node may get for the pods it runs: tokens and certificates that those pods mount.
+//! The tokens a node may get for the pods it runs: for audiences that those pods mount tokens for.
 
 use corten_api::{Status, Value, meta};
 use corten_auth::Attributes as Question;
@@ -120,7 +120,7 @@ fn driver(backend: &Backend, namespace: &str, pod: &Value, volume: &Value) -> Re
 }
 
 /// Whether the node was given leave to get credentials its pods do not mount.
-fn is_authorized(attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
+pub(super) fn is_authorized(attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
     let question = Question {
         namespace: attributes.namespace(),
         version: attributes.call.served.resource.version,
@@ -128,98 +128,4 @@ fn is_authorized(attributes: &Attributes<'_>, verb: &str, resource: &str, name: 
         ..Question::resource(&attributes.call.user, verb, attributes.resource().0, resource)
     };
     authorization::authorize(attributes.backend(), &question).is_allowed()
-}
-
-pub(super) fn pod_certificate(attributes: &Attributes<'_>, node: &str, object: Option<&Value>) -> Outcome {
-    let Some(request) = object.filter(|_| attributes.creates()) else {
-        let operation = if attributes.updates() { "UPDATE" } else { "DELETE" };
-        return Err(format!("unexpected operation {operation}").into());
-    };
-    if !attributes.subresource.is_empty() {
-        return Err(format!("unexpected subresource {}", attributes.subresource).into());
-    }
-    let field = |name: &str| request.str_at(&["spec", name]).unwrap_or_default();
-    let namespace = attributes.namespace();
-    let requester = field("nodeName");
-    if requester != node {
-        return Err(format!(
-            "PodCertificateRequest.Spec.NodeName={requester:?}, which is not the requesting node {node:?}"
-        )
-        .into());
-    }
-    let other = |why: String| Refusal::Other(Status::unexplained(why));
-    let missing = |what: &str, name: &str, status: Status| {
-        other(format!(
-            "while retrieving {what} {name:?} named in the PodCertificateRequest: {}",
-            status.message
-        ))
-    };
-    let pod_name = format!("{namespace}/{}", field("podName"));
-    let backend = attributes.backend();
-    let Some(found) = lookup::node(backend, node) else {
-        return Err(missing("node", node, Status::not_found("", "nodes", node)));
-    };
-    let uid = meta::uid(found.parsed());
-    if uid != field("nodeUID") {
-        return Err(other(format!(
-            "PodCertificateRequest for pod {pod_name:?} names node UID {:?}, inconsistent with the running node ({uid:?})",
-            field("nodeUID")
-        )));
-    }
-    let Some(pod) = lookup::get(backend, ("", "pods"), namespace, field("podName")) else {
-        return Err(missing("pod", &pod_name, Status::not_found("", "pods", field("podName"))));
-    };
-    let pod = pod.tree();
-    if meta::uid(&pod) != field("podUID") {
-        return Err(other(format!(
-            "PodCertificateRequest for pod {pod_name:?} contains pod UID ({:?}) which differs from running pod {:?}",
-            field("podUID"),
-            meta::uid(&pod)
-        )));
-    }
-    if pod::node_name(&pod) != node {
-        return Err(format!(
-            "pod {pod_name:?} is not running on node {node:?} named in the PodCertificateRequest"
-        )
-        .into());
-    }
-    if pod::is_mirror(&pod) {
-        return Err(format!("pod {pod_name:?} is a mirror pod").into());
-    }
-    let account = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
-    if field("serviceAccountName") != account {
-        return Err(format!(
-            "PodCertificateRequest for pod {pod_name:?} contains serviceAccountName ({:?}) that differs from running pod ({account:?})",
-            field("serviceAccountName")
-        )
-        .into());
-    }
-    let account_name = format!("{namespace}/{account}");
-    let Some(found) = lookup::get(backend, ("", "serviceaccounts"), namespace, account) else {
-        return Err(missing(
-            "service account",
-            &account_name,
-            Status::not_found("", "serviceaccounts", account),
-        ));
-    };
-    let uid = meta::uid(found.parsed());
-    if uid != field("serviceAccountUID") {
-        return Err(other(format!(
-            "PodCertificateRequest for pod {pod_name:?} names service account UID {:?}, which differs from the running service account ({uid:?})",
-            field("serviceAccountUID")
-        )));
-    }
-    let signer = field("signerName");
-    let verb = "request-serviceaccounts-podcertificate-signer";
-    if mounts_certificate(&pod, signer) || is_authorized(attributes, verb, &signer.replace('/', ":"), account)
-    {
-        return Ok(());
-    }
-    Err(format!("pod {pod_name:?} does not mount a podCertificate projected volume for signer {signer:?}")
-        .into())
-}
-
-fn mounts_certificate(pod: &Value, signer: &str) -> bool {
-    let sources = pod.items_at(&["spec", "volumes"]).iter().flat_map(pod::projections);
-    sources.into_iter().any(|source| source.str_at(&["podCertificate", "signerName"]) == Some(signer))
 }

@@ -16,7 +16,7 @@ pub(super) fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The names of the containers that something is true of.
-pub(super) fn named<'a>(pod: &'a Value, bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
+pub(super) fn named(pod: &Value, bad: impl Fn(&Value) -> bool) -> Vec<&str> {
     containers(pod).filter(|container| bad(container)).map(pod::name).collect()
 }
 

@@ -16,22 +16,20 @@ pub(super) struct Violation {
 /// What a check says of a pod, or of a template for pods: something with metadata and a spec.
 pub(super) type Finding = Option<Violation>;
 
+/// A rule, and the minor version since which it holds.
+type Since = (u32, fn(&Value) -> Finding);
+
 /// One rule of a level, which may have changed over time.
 struct Check {
     id: &'static str,
     level: Level,
     /// The rule since each minor version, oldest first.
-    since: &'static [(u32, fn(&Value) -> Finding)],
+    since: &'static [Since],
     /// Baseline rules that this one says more strictly.
     replaces: &'static str,
 }
 
-const fn check(
-    id: &'static str,
-    level: Level,
-    since: &'static [(u32, fn(&Value) -> Finding)],
-    replaces: &'static str,
-) -> Check {
+const fn check(id: &'static str, level: Level, since: &'static [Since], replaces: &'static str) -> Check {
     Check { id, level, since, replaces }
 }
 
