@@ -80,6 +80,15 @@ impl Call {
         Status::stale(self.served.group(), self.served.name(), &self.at.name)
     }
 
+    /// The object is not the one a client means.
+    pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {asked}, UID in object meta: {found}"
+        );
+        Status::conflict(self.served.group(), self.served.name(), &self.at.name, why)
+    }
+
     /// `dryRun=All`, from the query.
     pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         dry_run(self.query.all("dryRun"), options)

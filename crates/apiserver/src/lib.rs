@@ -4,6 +4,7 @@
 //! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
+mod access_reviews;
 mod admission;
 mod authentication;
 mod authorization;
@@ -22,6 +23,7 @@ mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;
@@ -32,6 +34,7 @@ mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corten_pki::ServerPki;
 use corten_store::Store;
@@ -40,6 +43,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use admission::AdmissionPlugins;
+pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use tls::TlsError;
 
@@ -67,8 +71,11 @@ pub struct Options {
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
     pub admission_plugins: AdmissionPlugins,
+    pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// The flags the server was started with, by name, for people to look at.
+    pub flags: Vec<(String, String)>,
 }
 
 pub struct Server {
@@ -77,6 +84,8 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    started_at: Instant,
+    flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
 }
 
@@ -92,21 +101,25 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) = tls::configure(&options.pki).map_err(StartError::Tls)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config);
+    let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
         backend: Arc::new(Backend {
             catalog,
             store: options.store,
-            authorizer: authorization::Authorizer,
+            authorizer,
             admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
         }),
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        started_at: Instant::now(),
+        flags: options.flags,
         stop: stopping.clone(),
     });
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+    authorization::bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));

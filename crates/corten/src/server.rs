@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{AdmissionPlugins, Options, RuntimeConfig};
+use corten_apiserver::{AdmissionPlugins, AuthorizationModes, Options, RuntimeConfig};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
+    /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
+    #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
+    authorization_mode: AuthorizationModes,
     /// Admission plugins to turn on beyond those that are on by default.
     #[arg(long, value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
@@ -48,17 +51,15 @@ pub(crate) struct Args {
     accept_data_loss: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
     let started = Instant::now();
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
     }
-    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
-        .map_err(anyhow::Error::msg)?;
     log_to_stderr();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, plugins, started))
+    runtime.block_on(serve(args, flags, started))
 }
 
 fn log_to_stderr() {
@@ -71,9 +72,12 @@ fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, admission_plugins: AdmissionPlugins, started: Instant) -> anyhow::Result<()> {
+async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
+    let admission_plugins =
+        AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+            .map_err(anyhow::Error::msg)?;
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
     let (store, pki) = open(data_dir, &args)?;
@@ -86,8 +90,16 @@ async fn serve(args: Args, admission_plugins: AdmissionPlugins, started: Instant
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let runtime_config = args.runtime_config.clone();
-    let options = Options { pki, store, listener, runtime_config, admission_plugins, advertised };
+    let options = Options {
+        pki,
+        store,
+        listener,
+        runtime_config: args.runtime_config.clone(),
+        admission_plugins,
+        authorization_modes: args.authorization_mode.clone(),
+        advertised,
+        flags,
+    };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())

@@ -15,7 +15,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 fn create(client: &Client, name: &str, spec: &Value) {
     let quota = json!({"metadata": {"name": name}, "spec": spec});
     let mut quota = client.post(QUOTAS, &quota).expect(201);
-    let hard = spec["hard"].as_object().unwrap();
+    let hard = spec["hard"].as_object().expect("a quota has limits");
     let used: Value =
         hard.keys().map(|name| (name.clone(), json!("0"))).collect::<serde_json::Map<_, _>>().into();
     quota["status"] = json!({"hard": hard, "used": used});
