@@ -4,6 +4,7 @@
 //! here: requests, sockets, the store, the clock.
 
 mod attributes;
+pub mod authentication;
 mod user;
 
 pub use attributes::{Attributes, Decision};
