@@ -62,16 +62,14 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let refuse =
-            |status: &Status| respond::status(status, error_format(&parts.headers, parts.uri.query()));
         let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
-            Ok(Err(status)) => refuse(&status),
+            Ok(Err(status)) => refuse(&parts, &status),
             Err(_) => {
                 self.metrics.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(path = parts.uri.path(), "request handler panicked");
-                refuse(&Status::internal("the request could not be handled"))
+                refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
@@ -131,7 +129,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves(&at.group, &at.version) {
+        if !self.backend.catalog.serves_group(&at.group) {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -162,13 +160,20 @@ impl Server {
         let _flight = InFlight::enter(self, info.verb);
         let work = async {
             call.body = read(body, &call.headers).await?;
-            let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
+            let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
+            // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
+            let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
             warn(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
         within(timeout, work).await
     }
+}
+
+/// A refusal, as this client reads it.
+fn refuse(parts: &Parts, status: &Status) -> Answer {
+    respond::status(status, error_format(&parts.headers, parts.uri.query()))
 }
 
 async fn within(
@@ -187,31 +192,12 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
     if text.is_empty() {
         return Ok(REQUEST_TIMEOUT);
     }
-    let invalid = || {
-        Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-        ))
-    };
-    if text == "0" {
-        return Ok(REQUEST_TIMEOUT);
-    }
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
-    let number: f64 = text[..split].parse().map_err(|_| invalid())?;
-    let seconds = match &text[split..] {
-        "ms" => number / 1000.0,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        // Compound durations such as 1m30s are longer than the limit anyway.
-        _ => REQUEST_TIMEOUT.as_secs_f64(),
-    };
-    if seconds < 0.0 {
-        return Err(invalid());
-    }
-    Ok(if seconds == 0.0 {
-        REQUEST_TIMEOUT
-    } else {
-        Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT)
+    let seconds = request::go_duration(text).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    Ok(match Duration::try_from_secs_f64(seconds) {
+        Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
+        _ => REQUEST_TIMEOUT,
     })
 }
 

@@ -32,6 +32,7 @@ mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corten_pki::ServerPki;
 use corten_store::Store;
@@ -67,6 +68,8 @@ pub struct Options {
     pub runtime_config: RuntimeConfig,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// The flags the server was started with, by name, for people to look at.
+    pub flags: Vec<(String, String)>,
 }
 
 pub struct Server {
@@ -75,6 +78,8 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    started_at: Instant,
+    flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
 }
 
@@ -100,6 +105,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        started_at: Instant::now(),
+        flags: options.flags,
         stop: stopping.clone(),
     });
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     accept_data_loss: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
     let started = Instant::now();
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     log_to_stderr();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, started))
+    runtime.block_on(serve(args, flags, started))
 }
 
 fn log_to_stderr() {
@@ -63,7 +63,7 @@ fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
+async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
     let data_dir = &args.data_dir;
@@ -78,7 +78,8 @@ async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let options = Options { pki, store, listener, runtime_config: args.runtime_config.clone(), advertised };
+    let options =
+        Options { pki, store, listener, runtime_config: args.runtime_config.clone(), advertised, flags };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())

@@ -113,7 +113,7 @@ fn the_aggregated_form_says_the_same_in_one_answer() {
 
 #[test]
 fn the_root_lists_every_path_once() {
-    let paths = root_paths(&served(), &["/version", "/api", "/healthz"]);
+    let paths = root_paths(&served(), ["/version", "/api", "/healthz"].into_iter().map(str::to_owned));
     let paths: Vec<_> = paths.items_at(&["paths"]).iter().map(|p| p.as_str().unwrap()).collect();
     assert!(paths.is_sorted_by(|a, b| a < b), "{paths:?}");
     for path in

@@ -147,6 +147,12 @@ impl PatchBody {
                 tree
             }
         };
+        if kind == PatchKind::Merge && !matches!(tree, Value::Object(_) | Value::Null) {
+            return Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                tree.go_kind()
+            )));
+        }
         if kind == PatchKind::Json {
             strict = patch::json::check(&tree).map_err(|e| e.to_status())?;
         }
