@@ -7,6 +7,7 @@ use corten_api::{Status, Str, Value, managed};
 use corten_auth::User;
 use http::HeaderMap;
 
+use crate::authentication::Authentication;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
@@ -20,6 +21,7 @@ pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub event_leases: EventLeases,
+    pub authentication: Authentication,
 }
 
 pub(crate) struct Call {

@@ -3,12 +3,13 @@
 use corten_api::{Map, Status, Value, meta};
 use corten_auth::{MASTERS, User};
 
+use crate::authentication;
 use crate::authorization;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
 use crate::request::{RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
-use crate::verbs::subresource;
+use crate::verbs::{subresource, write};
 
 pub(crate) async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
     match (call.served.name(), verb) {
@@ -37,11 +38,12 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
     let mut object = decoded.object;
     let status = match call.served.name() {
         "selfsubjectreviews" => {
-            let mut status = Map::new();
-            status.insert("userInfo", call.user.to_value());
-            Value::Object(status)
+            return Ok(respond::tree(201, &authentication::review_self(call), call.wanted()?));
         }
-        "tokenreviews" => token_status(&object)?,
+        "tokenreviews" => {
+            write::own_changes(call, "", None, &mut object);
+            authentication::review_token(call, &object)?
+        }
         "selfsubjectaccessreviews" => access(&call.user.clone(), object.get("spec")),
         "subjectaccessreviews" | "localsubjectaccessreviews" => {
             access(&subject(object.get("spec")), object.get("spec"))
@@ -52,16 +54,6 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
     object.set(&["status"], status);
     decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
     Ok(respond::tree(201, &object, call.wanted()?))
-}
-
-/// No token is known here yet, so none is good.
-fn token_status(object: &Value) -> Result<Value, Status> {
-    if object.str_at(&["spec", "token"]).is_none_or(str::is_empty) {
-        return Err(Status::bad_request("token is required for TokenReview in authentication"));
-    }
-    let mut status = Map::new();
-    status.insert("error", "invalid bearer token");
-    Ok(Value::Object(status))
 }
 
 /// The user a review asks about.

@@ -1,5 +1,7 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod authentication;
+
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ pub(crate) struct Args {
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
+    #[command(flatten)]
+    authentication: authentication::Flags,
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -78,8 +82,15 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let options =
-        Options { pki, store, listener, runtime_config: args.runtime_config.clone(), advertised, flags };
+    let options = Options {
+        authentication: args.authentication.options(&pki)?,
+        pki,
+        store,
+        listener,
+        runtime_config: args.runtime_config.clone(),
+        advertised,
+        flags,
+    };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())

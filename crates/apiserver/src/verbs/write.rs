@@ -381,7 +381,7 @@ impl Ownership {
 }
 
 /// Records who owns what this request changes.
-fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
+pub(crate) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
     managed::update(&Ownership::of(call, subresource).context(call), live, new);
 }
 

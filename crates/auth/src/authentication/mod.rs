@@ -26,6 +26,13 @@ pub use token_file::{TokenFile, TokenFileError};
 /// Under which key of a user's `extra` the credential is named.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// A digest that stands for a secret where the secret itself need not be kept.
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
+    out
+}
+
 /// Whether two secrets are the same, in a time that does not tell how far they agree.
 fn same_secret(a: &[u8], b: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(a, b).is_ok()

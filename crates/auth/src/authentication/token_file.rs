@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
-
+use super::digest;
 use crate::{AUTHENTICATED, User};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +35,7 @@ impl TokenFile {
                 rest.first().map(|groups| groups.split(',').map(str::to_owned).collect()).unwrap_or_default();
             groups.push(AUTHENTICATED.to_owned());
             let user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
-            users.insert(digest_of(token), Arc::new(user));
+            users.insert(digest(token.as_bytes()), Arc::new(user));
         }
         Ok(TokenFile(users))
     }
@@ -45,14 +44,8 @@ impl TokenFile {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&digest_of(token)).cloned()
+        self.0.get(&digest(token.as_bytes())).cloned()
     }
-}
-
-fn digest_of(token: &str) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
-    bytes
 }
 
 /// Comma-separated values as Go reads them: empty lines are no records, quoted fields may span lines.
