@@ -237,6 +237,7 @@ pub fn root_paths(served: &[&Resource], own: impl Iterator<Item = String>) -> Va
 /// Resources whose stored form is not their group's most preferred version: a version newer than the
 /// previous release is not stored yet, so that a downgrade finds what it can read.
 const STORED_OLDER: &[(&str, &str, &str)] = &[
+    ("apiextensions.k8s.io", "customresourcedefinitions", "v1beta1"),
     ("certificates.k8s.io", "clustertrustbundles", "v1beta1"),
     ("certificates.k8s.io", "podcertificaterequests", "v1beta1"),
     ("coordination.k8s.io", "leasecandidates", "v1beta1"),

@@ -489,9 +489,19 @@ impl ErrorList {
     }
 
     pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
+        self.not_supported_shown(field, shown(bad), supported);
+    }
+
+    /// `NotSupported` for a value that upstream does not show as its JSON form.
+    pub fn not_supported_shown(
+        &mut self,
+        field: impl Into<String>,
+        shown: impl Into<String>,
+        supported: &[&str],
+    ) {
         let supported: Vec<String> = supported.iter().copied().map(quoted).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.push(FieldErrorKind::NotSupported, field, Some(shown(bad)), detail);
+        self.push(FieldErrorKind::NotSupported, field, Some(shown.into()), detail);
     }
 
     /// Each error as a status lists it.

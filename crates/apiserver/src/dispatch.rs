@@ -106,12 +106,10 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
-        let Backend { authentication, catalog, .. } = &*self.backend;
+        let Backend { authentication, authorizer, catalog, .. } = &*self.backend;
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path);
-        let user = user?;
-        let user = authorization::impersonate(user, &parts.headers, &info)?;
-        authorization::authorize(&user, &named(&info, &query), path)?;
+        let user = authorization::admit(authorizer, user?, &parts.headers, &info, path, &query)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -160,7 +158,10 @@ impl Server {
         };
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
-            require_verb(&call, "watch")?;
+            if !call.served.resource.has_verb("watch") {
+                let (group, resource) = (call.served.group(), call.served.name());
+                return Err(Status::method_not_supported(group, resource, "watch"));
+            }
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }
@@ -206,19 +207,6 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
         Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
         _ => REQUEST_TIMEOUT,
     })
-}
-
-/// A list of one name is, to authorization, about that name.
-fn named(info: &RequestInfo, query: &Query) -> RequestInfo {
-    let mut info = info.clone();
-    if let Some(at) = &mut info.resource
-        && at.name.is_empty()
-        && let Ok(selector) = corten_api::selector::FieldSelector::parse(query.text("fieldSelector"))
-        && let Some(name) = selector.require_exact_match("metadata.name")
-    {
-        at.name = name.into();
-    }
-    info
 }
 
 /// A path must fit the method and the resource's scope.

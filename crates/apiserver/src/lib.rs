@@ -4,6 +4,7 @@
 //! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
+mod access_reviews;
 mod admission;
 mod authentication;
 mod authorization;
@@ -22,6 +23,7 @@ mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;
@@ -41,6 +43,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
+pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use request::go_duration;
 pub use tls::TlsError;
@@ -70,6 +73,7 @@ pub struct Options {
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
     /// The flags the server was started with, by name, for people to look at.
@@ -100,11 +104,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config);
+    let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
         backend: Arc::new(Backend {
             catalog,
             store: options.store,
+            authorizer,
             event_leases: events::EventLeases::default(),
             authentication: Authentication::new(options.authentication),
         }),
@@ -117,6 +123,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     });
     server.backend.authentication.follow_use(Arc::downgrade(&server));
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+    authorization::bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));

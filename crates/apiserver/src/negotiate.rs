@@ -182,7 +182,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 /// The format of a whole object in the body.
 pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
     match content_type(headers).to_ascii_lowercase().as_str() {
-        "" => Ok(Format::Json),
+        "" if !headers.contains_key(CONTENT_TYPE) => Ok(Format::Json),
         "*/*" => Err(Status::unsupported_media_type(&SERVED)),
         media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
     }

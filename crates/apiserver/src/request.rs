@@ -12,6 +12,8 @@ pub(crate) struct RequestInfo {
     /// `None` for paths that are not about a resource.
     pub resource: Option<ResourcePath>,
     pub verb: &'static str,
+    /// Whether the path itself asks to watch, by the old `/watch/` prefix.
+    pub watches_by_path: bool,
 }
 
 /// The resource part of a URL.
@@ -59,7 +61,7 @@ fn method_verb(method: &Method) -> &'static str {
 
 /// Takes a request apart. `watch` is what the query says.
 pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
-    let plain = RequestInfo { resource: None, verb: method_verb(method) };
+    let plain = RequestInfo { verb: method_verb(method), ..RequestInfo::default() };
     let Some(segments) = segments(path)? else { return Ok(plain) };
     let mut segments = segments.into_iter();
     let (group, version) = match segments.next().as_deref() {
@@ -98,7 +100,7 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
     let named = !at.name.is_empty();
     // Only a collection is asked to be watched by a parameter.
     let verb = verb_of(method, named, prefixed || (watch && !named));
-    Ok(RequestInfo { verb, resource: Some(at) })
+    Ok(RequestInfo { verb, resource: Some(at), watches_by_path: prefixed })
 }
 
 /// The decoded segments of a path; `None` if it has none.

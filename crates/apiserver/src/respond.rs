@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::{Map, Status, Value, convert, json, meta, protobuf, resources, schema, yaml};
-use corten_registry::{Listing, RowContext};
+use corten_registry::{Listing, RowContext, SCALE_COLUMNS, scale_row};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
 
@@ -74,7 +74,12 @@ pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     let (group, version) = resources::split_api_version(api_version);
     let schema = match kind {
         "Table" => return None,
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => schema::lookup("meta/v1", kind),
+        "PartialObjectMetadata"
+        | "PartialObjectMetadataList"
+        | "APIGroup"
+        | "APIGroupList"
+        | "APIResourceList"
+        | "APIVersions" => schema::lookup("meta/v1", kind),
         _ => resources::schema_of(group, version, kind),
     }?;
     let mut out = Vec::new();
@@ -213,13 +218,30 @@ pub(crate) fn table(
     map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "Table");
     map.insert("metadata", meta);
-    let columns = if query.no_headers { Value::Null } else { columns(served) };
+    let columns = if query.no_headers { Value::Null } else { columns(rules.columns) };
     map.insert("columnDefinitions", columns);
     map.insert("rows", rows);
     Value::Object(map)
 }
 
-fn columns(served: &Served) -> Value {
+/// The table of a `Scale`, whatever it is of.
+pub(crate) fn scale_table(scale: Value, query: &TableQuery, version: &str) -> Value {
+    let context = RowContext { now: jiff::Timestamp::now(), marked: None };
+    let mut meta = Map::new();
+    meta.insert("resourceVersion", meta::resource_version(&scale));
+    let mut row = Map::new();
+    row.insert("cells", scale_row(&scale, &context));
+    row.insert("object", included(scale, query, version));
+    let mut map = Map::new();
+    map.insert("apiVersion", format!("meta.k8s.io/{version}"));
+    map.insert("kind", "Table");
+    map.insert("metadata", meta);
+    map.insert("columnDefinitions", columns(SCALE_COLUMNS));
+    map.insert("rows", vec![Value::Object(row)]);
+    Value::Object(map)
+}
+
+fn columns(columns: &[corten_registry::Column]) -> Value {
     let column = |c: &corten_registry::Column| {
         let mut map = Map::new();
         map.insert("name", c.name);
@@ -229,7 +251,7 @@ fn columns(served: &Served) -> Value {
         map.insert("priority", c.priority);
         Value::Object(map)
     };
-    Value::Array(served.rules.columns.iter().map(column).collect())
+    Value::Array(columns.iter().map(column).collect())
 }
 
 fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQuery, version: &str) -> Value {
@@ -252,13 +274,17 @@ fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQu
     if !conditions.is_empty() {
         map.insert("conditions", conditions);
     }
-    let shown = match query.include_object {
+    map.insert("object", included(object, query, version));
+    Value::Object(map)
+}
+
+/// What a row carries of its object.
+fn included(object: Value, query: &TableQuery, version: &str) -> Value {
+    match query.include_object {
         IncludeObject::None => Value::Null,
         IncludeObject::Metadata => partial(&object, version),
         IncludeObject::Object => object,
-    };
-    map.insert("object", shown);
-    Value::Object(map)
+    }
 }
 
 /// The metadata of a list.

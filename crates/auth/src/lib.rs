@@ -5,6 +5,9 @@
 
 mod attributes;
 pub mod authentication;
+pub mod node;
+pub mod rbac;
+pub mod service_account;
 mod user;
 
 pub use attributes::{Attributes, Decision};

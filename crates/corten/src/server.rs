@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{Options, RuntimeConfig};
+use corten_apiserver::{AuthorizationModes, Options, RuntimeConfig};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
+    /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
+    #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
+    authorization_mode: AuthorizationModes,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
@@ -88,6 +91,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         store,
         listener,
         runtime_config: args.runtime_config.clone(),
+        authorization_modes: args.authorization_mode.clone(),
         advertised,
         flags,
     };

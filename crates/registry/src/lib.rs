@@ -16,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod validation;
 
 mod admissionregistration;
 mod apiextensions;
@@ -45,6 +46,7 @@ mod storagemigration;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+pub use authentication::tokenrequests::validate_token_request;
 pub use duration::human_duration;
 pub use rules::{
     Column, GarbageCollection, Generation, Grace, Listing, Path, Request, RowContext, Rules, Scale,

@@ -77,8 +77,8 @@ fn hashes_name_the_stored_version() {
     assert_eq!(hash("autoscaling", "v1", "horizontalpodautoscalers").as_deref(), Some("qwQve8ut294="));
     assert_eq!(hash("autoscaling", "v2", "horizontalpodautoscalers").as_deref(), Some("qwQve8ut294="));
     assert_eq!(hash("", "v1", "bindings"), None);
-    for (group, name, version) in STORED_OLDER {
-        assert!(resources::all().iter().any(|r| (r.group, r.name, r.version) == (*group, *name, *version)));
+    for (group, name, _) in STORED_OLDER {
+        assert!(resources::all().iter().any(|r| (r.group, r.name) == (*group, *name)), "{group} {name}");
     }
 }
 

@@ -152,11 +152,13 @@ impl Authentication {
             return None;
         }
         if certificate.is_proxy {
-            let text = |(name, value): (&'_ http::HeaderName, &'_ http::HeaderValue)| {
-                Some((name.as_str().to_owned(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
-            };
-            let headers: Vec<(String, String)> = headers.iter().filter_map(text).collect();
-            let user = self.front_proxy.user(headers.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+            let headers: Vec<(&str, &str)> = headers
+                .iter()
+                .filter_map(|(name, value)| {
+                    Some((name.as_str(), std::str::from_utf8(value.as_bytes()).ok()?))
+                })
+                .collect();
+            let user = self.front_proxy.user(&headers);
             if let Some(mut user) = user {
                 add_authenticated(&mut user);
                 return Some(Arc::new(user));

@@ -48,10 +48,10 @@ fn credentials_go_no_further() {
 
 /// The user of a request with a certificate and no token, if there is one.
 #[track_caller]
-fn user(certificate: Certificate, pairs: &[(&'static str, &'static str)]) -> Option<Arc<User>> {
+fn user(certificate: &Certificate, pairs: &[(&'static str, &'static str)]) -> Option<Arc<User>> {
     let authentication = Authentication::new(options());
     let headers = headers(pairs);
-    authentication.certified(&certificate, &headers, Timestamp::now())
+    authentication.certified(certificate, &headers, Timestamp::now())
 }
 
 #[test]
@@ -59,19 +59,19 @@ fn only_proxies_are_believed_to_speak_for_others() {
     let jane = Arc::new(User { name: "jane".into(), ..User::default() });
     let client = Certificate { user: Some(jane), is_proxy: false, expires: Timestamp::MAX };
     let spoken = [("x-remote-user", "root"), ("x-remote-group", "system:masters")];
-    assert_eq!(user(client.clone(), &spoken).unwrap().name, "jane");
-    assert!(user(Certificate::worthless(), &spoken).is_none());
+    assert_eq!(user(&client, &spoken).unwrap().name, "jane");
+    assert!(user(&Certificate::worthless(), &spoken).is_none());
     let proxy = Certificate { is_proxy: true, ..Certificate::worthless() };
-    let root = user(proxy.clone(), &spoken).unwrap();
+    let root = user(&proxy, &spoken).unwrap();
     assert_eq!(
         (root.name.as_str(), root.groups.join(",")),
         ("root", "system:masters,system:authenticated".into())
     );
-    assert!(user(proxy.clone(), &[]).is_none());
-    let anonymous = user(proxy.clone(), &[("x-remote-user", ANONYMOUS)]).unwrap();
+    assert!(user(&proxy, &[]).is_none());
+    let anonymous = user(&proxy, &[("x-remote-user", ANONYMOUS)]).unwrap();
     assert!(anonymous.groups.is_empty());
     let expired = Certificate { expires: Timestamp::now(), ..proxy };
-    assert!(user(expired, &spoken).is_none());
+    assert!(user(&expired, &spoken).is_none());
     let expired = Certificate { expires: Timestamp::now(), ..client };
-    assert!(user(expired, &[]).is_none());
+    assert!(user(&expired, &[]).is_none());
 }

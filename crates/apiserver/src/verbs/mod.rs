@@ -3,7 +3,7 @@
 pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod patch;
-mod prepare;
+pub(crate) mod prepare;
 mod scale;
 pub(crate) mod subresource;
 mod token;

@@ -32,27 +32,26 @@ impl FrontProxy {
     }
 
     /// The user a proxy speaks for, from a request's headers in their order; `None` if it names none.
-    pub fn user<'h>(&self, headers: impl Iterator<Item = (&'h str, &'h str)> + Clone) -> Option<User> {
+    pub fn user(&self, headers: &[(&str, &str)]) -> Option<User> {
         let first = |names: &[String]| {
             names.iter().find_map(|name| {
                 // Only the first of several headers of one name counts.
-                let found = headers.clone().find(|(header, _)| header.eq_ignore_ascii_case(name));
-                found.map(|(_, value)| value).filter(|value| !value.is_empty())
+                let found = headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
+                found.map(|(_, value)| *value).filter(|value| !value.is_empty())
             })
         };
         let name = first(&self.username_headers)?.to_owned();
         let uid = first(&self.uid_headers).unwrap_or_default().to_owned();
-        let named = |name: &'_ String| {
-            let name = name.clone();
-            headers.clone().filter(move |(header, _)| header.eq_ignore_ascii_case(&name))
-        };
-        let groups = self.group_headers.iter().flat_map(named).map(|(_, value)| value.to_owned());
-        let groups = groups.filter(|group| !group.is_empty()).collect();
+        let mut groups = Vec::new();
+        for name in &self.group_headers {
+            let named = headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+            groups.extend(named.map(|(_, value)| (*value).to_owned()).filter(|group| !group.is_empty()));
+        }
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for prefix in &self.extra_header_prefixes {
-            for (header, value) in headers.clone() {
+            for (header, value) in headers {
                 if let Some(key) = without_prefix(header, prefix) {
-                    extra.entry(unescape(&key.to_ascii_lowercase())).or_default().push(value.to_owned());
+                    extra.entry(unescape(&key.to_ascii_lowercase())).or_default().push((*value).to_owned());
                 }
             }
         }

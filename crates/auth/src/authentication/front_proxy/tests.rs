@@ -1,7 +1,7 @@
 use super::*;
 
 fn user(headers: &[(&str, &str)]) -> Option<User> {
-    FrontProxy::standard(Vec::new()).user(headers.iter().copied())
+    FrontProxy::standard(Vec::new()).user(headers)
 }
 
 #[test]
