@@ -7,6 +7,7 @@ use corten_api::{Status, Str, Value, managed};
 use corten_auth::User;
 use http::HeaderMap;
 
+use crate::admission::Admission;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
@@ -21,6 +22,7 @@ pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub authorizer: Authorizer,
+    pub admission: Admission,
     pub event_leases: EventLeases,
 }
 

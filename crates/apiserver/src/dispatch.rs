@@ -100,13 +100,12 @@ impl Server {
             ));
         }
         let query = Query::parse(parts.uri.query());
-        let path = parts.uri.path();
-        let info = request::parse(&parts.method, path, query.flag("watch"))?;
+        let info = request::parse(&parts.method, parts.uri.path(), query.flag("watch"))?;
         let user = authentication::authenticate(peer, &parts.headers)?;
         let authorizer = &self.backend.authorizer;
-        let user = authorization::admit(authorizer, user, &parts.headers, &info, path, &query)?;
+        let user = authorization::admit(authorizer, user, &parts.headers, &info, &query)?;
         match info.resource.clone() {
-            None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
+            None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
         }
     }
@@ -129,7 +128,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves_group(&at.group) {
+        if !self.backend.catalog.serves_group(&at.group) || info.path.starts_with("//") {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -151,6 +150,9 @@ impl Server {
             now: jiff::Timestamp::now(),
             warnings: Vec::new(),
         };
+        if info.verb.is_empty() || (info.verb_in_path && parts.method != Method::GET) {
+            return Err(Status::method_not_allowed());
+        }
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
             if !call.served.resource.has_verb("watch") {

@@ -42,6 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use admission::AdmissionPlugins;
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use tls::TlsError;
@@ -69,6 +70,7 @@ pub struct Options {
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub admission_plugins: AdmissionPlugins,
     pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
@@ -106,6 +108,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             catalog,
             store: options.store,
             authorizer,
+            admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
         }),
         metrics: Metrics::new(),

@@ -18,6 +18,7 @@ mod files;
 mod identity;
 mod kubeconfig;
 mod leaf;
+mod request;
 mod sans;
 mod server;
 
@@ -26,5 +27,6 @@ pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of};
 pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
+pub use request::{RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;
