@@ -69,7 +69,10 @@ fn a_role_is_in_force_when_its_write_is_answered() {
     );
     client.post(&bindings, &binding("RoleBinding", "b", "Role", "reader", "jane")).expect(201);
     let refusal = jane.get(pods).expect_failure(403, "Forbidden");
-    assert!(refusal.ends_with("rbac: RBAC: role.rbac.authorization.k8s.io \"reader\" not found"), "{refusal}");
+    assert!(
+        refusal.ends_with("rbac: RBAC: role.rbac.authorization.k8s.io \"reader\" not found"),
+        "{refusal}"
+    );
     let reader = role("Role", "reader", &[rule(&["list"], "", &["pods"])]);
     client.post(format!("{RBAC}/namespaces/default/roles"), &reader).expect(201);
     jane.get(pods).expect(200);
@@ -150,7 +153,7 @@ fn nobody_grants_more_than_they_hold() {
     rita.post(&bindings, &to_all).expect_failure(403, "Forbidden");
     let to_none = binding("ClusterRoleBinding", "mine", "ClusterRole", "nowhere", "rita");
     let refusal = rita.post(&bindings, &to_none).expect_failure(404, "NotFound");
-    assert_eq!(refusal, "clusterroles.rbac.authorization.k8s.io \"nowhere\" not found");
+    assert_eq!(refusal, "clusterrolebindings.rbac.authorization.k8s.io \"nowhere\" not found");
     rita.post(&bindings, &binding("ClusterRoleBinding", "mine", "ClusterRole", "same", "rita")).expect(201);
     let local = format!("{RBAC}/namespaces/default/rolebindings");
     let admin = binding("RoleBinding", "mine", "ClusterRole", "admin", "rita");
@@ -190,7 +193,8 @@ fn acting_as_others_needs_the_right_to() {
     assert!(refusal.ends_with("without impersonating a user name"), "{refusal}");
     // A user without roles cannot get in by naming somebody else.
     let leaf = leaf(&server, "jane");
-    let jane = server.client_as(corten_testkit::Identity::Certificate { cert_pem: &leaf.0, key_pem: &leaf.1 });
+    let jane =
+        server.client_as(corten_testkit::Identity::Certificate { cert_pem: &leaf.0, key_pem: &leaf.1 });
     for (user, group) in [("admin", "system:masters"), ("system:node:n1", "system:nodes"), ("jane", "x")] {
         let request = Request::new("GET", "/api/v1/secrets")
             .header("impersonate-user", user)
@@ -315,7 +319,8 @@ fn modes_are_asked_in_order() {
 fn reviews_say_what_would_happen_and_why() {
     let server = Server::start();
     let ask = |spec: Value| {
-        let review = json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": spec});
+        let review =
+            json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": spec});
         server.client().post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).expect(201)
     };
     let answer = ask(json!({
@@ -376,7 +381,9 @@ fn kubectl_asks_what_it_can() {
     assert_eq!(run("auth can-i create rolebindings --as ed").exited(1).trim(), "no");
     assert_eq!(run("auth can-i * * --as jane --as-group system:masters").ok().trim(), "yes");
     let listed = run("auth can-i --list --as ed").ok();
-    for expected in ["deployments.apps", "selfsubjectaccessreviews.authorization.k8s.io", "[/api/*]", "secrets"] {
+    for expected in
+        ["deployments.apps", "selfsubjectaccessreviews.authorization.k8s.io", "[/api/*]", "secrets"]
+    {
         assert!(listed.contains(expected), "{expected} is not in\n{listed}");
     }
     let refusal = run("get secrets -A --as ed").exited(1);
