@@ -180,7 +180,7 @@ pub(crate) fn go_parse_error(function: &str, text: &str, error: &ParseIntError) 
 }
 
 /// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
-pub(crate) fn go_duration(text: &str) -> Result<f64, String> {
+pub fn go_duration(text: &str) -> Result<f64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
