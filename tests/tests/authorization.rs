@@ -121,7 +121,7 @@ fn nobody_grants_more_than_they_hold() {
     grant(&server, "rita", &[own.clone(), rule(&all, "rbac.authorization.k8s.io", &roles)]);
     let rita = As { client: server.client(), user: "rita", groups: &[] };
     let (cluster_roles, bindings) = (format!("{RBAC}/clusterroles"), format!("{RBAC}/clusterrolebindings"));
-    rita.post(&cluster_roles, &role("ClusterRole", "same", &[own.clone()])).expect(201);
+    rita.post(&cluster_roles, &role("ClusterRole", "same", std::slice::from_ref(&own))).expect(201);
     let more = role("ClusterRole", "more", &[rule(&["get", "delete", "watch"], "", &["pods", "secrets"])]);
     let refusal = rita.post(&cluster_roles, &more).expect_failure(403, "Forbidden");
     assert_eq!(
@@ -208,14 +208,15 @@ fn leaf(server: &Server, user: &str) -> (String, String) {
     use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
     let now = std::time::SystemTime::now();
     let directory = server.directory().path().join("pki");
-    let authority = Authority::load_or_create(&directory, "ca", "kubernetes-ca", now).unwrap();
+    let authority =
+        Authority::load_or_create(&directory, "ca", "kubernetes-ca", now).expect("the server's authority");
     let request = LeafRequest {
         common_name: user.to_owned(),
         organization: None,
         sans: Sans::default(),
         usage: LeafUsage::Client,
     };
-    let leaf = authority.issue(&request, now).unwrap();
+    let leaf = authority.issue(&request, now).expect("a certificate");
     (leaf.cert_pem, leaf.key_pem)
 }
 

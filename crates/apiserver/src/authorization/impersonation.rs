@@ -1,8 +1,9 @@
 //! In whose name a request is done: the `Impersonate-*` headers.
 //!
 //! There are five ways to be allowed, tried in this order but for the one that last worked for whoever asks,
-//! which comes first; the first refusal is what the client hears. The constrained ones need two rights: to be that user (`impersonate:<way>`), and to do just this in their name
-//! (`impersonate-on:<way>:<verb>`). The plain one, `impersonate`, needs the right to be that user only.
+//! which comes first; the first refusal is what the client hears. The constrained ones need two rights: to be
+//! that user (`impersonate:<way>`), and to do just this in their name (`impersonate-on:<way>:<verb>`). The
+//! plain one, `impersonate`, needs the right to be that user only.
 
 use std::collections::{BTreeMap, HashMap};
 
