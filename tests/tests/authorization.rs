@@ -236,17 +236,18 @@ fn a_node_reads_what_its_pods_need() {
         refusal,
         "secrets \"mine\" is forbidden: User \"system:node:n1\" cannot get resource \"secrets\" in API group \"\" in the namespace \"default\": node: no relationship found between node 'n1' and this object"
     );
+    let account = json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bot"}});
+    client.post("/api/v1/namespaces/default/serviceaccounts", &account).expect(201);
     let pod = json!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"},
         "spec": {
             "nodeName": "n1",
+            "serviceAccountName": "bot",
             "containers": [{"name": "c", "image": "i"}],
             "volumes": [{"name": "v", "secret": {"secretName": "mine"}}],
         },
     });
-    let created = client.post("/api/v1/namespaces/default/pods", &pod);
-    // A server that gives pods their service account wants it to be there.
-    created.expect(201);
+    client.post("/api/v1/namespaces/default/pods", &pod).expect(201);
     n1.get(&format!("{secrets}/mine")).expect(200);
     n1.get(&format!("{secrets}?fieldSelector=metadata.name%3Dmine")).expect(200);
     n1.get(&format!("{secrets}/other")).expect_failure(403, "Forbidden");
