@@ -8,6 +8,7 @@ use corten_auth::User;
 use http::HeaderMap;
 
 use crate::admission::Admission;
+use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
@@ -24,6 +25,7 @@ pub(crate) struct Backend {
     pub authorizer: Authorizer,
     pub admission: Admission,
     pub event_leases: EventLeases,
+    pub authentication: Authentication,
 }
 
 pub(crate) struct Call {

@@ -1,5 +1,7 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod authentication;
+
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -49,6 +51,8 @@ pub(crate) struct Args {
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
+    #[command(flatten)]
+    authentication: authentication::Flags,
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -91,6 +95,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let options = Options {
+        authentication: args.authentication.options(&pki)?,
         pki,
         store,
         listener,

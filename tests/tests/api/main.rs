@@ -2,10 +2,12 @@
 
 mod access;
 mod admission;
+mod authentication;
 mod bad_input;
 mod every_kind;
 mod formats;
 mod process;
 mod quota;
 mod reads;
+mod tokens;
 mod writes;

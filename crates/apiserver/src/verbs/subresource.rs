@@ -6,7 +6,7 @@ use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
 use super::write::{Current, RACE_RETRIES};
-use super::{delete, list, patch as patch_verb, prepare, scale, write};
+use super::{delete, list, patch as patch_verb, prepare, scale, token, write};
 use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
@@ -27,6 +27,7 @@ pub(crate) async fn call(
         ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => bind(call).await,
         ("eviction", "create") => evict(call).await,
+        ("token", "create") => token::create(call).await,
         _ => Err(needs_more(call, subresource.name)?),
     }
 }
