@@ -234,6 +234,21 @@ fn manifests_are_applied_by_the_server() {
 }
 
 #[test]
+fn namespaces_are_made_safe_by_a_label() {
+    with_each(|kubectl| {
+        kubectl.ok("create namespace safe");
+        kubectl.ok("run before -n safe --image=registry.example/image:1");
+        let labelled =
+            kubectl.tool.run(&words("label namespace safe pod-security.kubernetes.io/enforce=restricted"));
+        let warning = "Warning: before: allowPrivilegeEscalation != false, unrestricted capabilities";
+        assert!(labelled.stderr.contains(warning), "{}", labelled.stderr);
+        let refused = kubectl.fails("run after -n safe --image=registry.example/image:1");
+        let why = "Error from server (Forbidden): pods \"after\" is forbidden: violates PodSecurity \"restricted:latest\"";
+        assert!(refused.starts_with(why), "{refused}");
+    });
+}
+
+#[test]
 fn a_cluster_explains_itself() {
     with_each(|kubectl| {
         let resources = kubectl.ok("api-resources");
