@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corten_api::Status;
 use corten_auth::User;
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
@@ -31,8 +31,6 @@ use crate::{Server, compress, endpoints, random};
 const MAX_BODY: usize = 3 * 1024 * 1024;
 /// How much of a body that is too large is read and thrown away.
 const MAX_DRAINED: usize = 64 * 1024 * 1024;
-/// How long a request that is not a watch may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const UNKNOWN: RequestKey =
@@ -106,6 +104,7 @@ impl Server {
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = authentication::authenticate(peer, &parts.headers)?;
         let user = authorization::impersonate(user, &parts.headers, &info)?;
+        let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
         authorization::authorize(&user, &named(&info, &query), path)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
@@ -141,7 +140,7 @@ impl Server {
             .ok_or_else(Status::unknown_path)?
             .clone();
         *key = metric_key(&served, &info, &at);
-        let timeout = timeout(&query)?;
+        let timeout = timeout(&query, self.backend.limits.request_timeout)?;
         let mut call = Call {
             backend: self.backend.clone(),
             served,
@@ -159,7 +158,6 @@ impl Server {
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }
-        let _flight = InFlight::enter(self, info.verb);
         let work = async {
             call.body = read(body, &call.headers).await?;
             let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
@@ -181,20 +179,24 @@ async fn within(
     }
 }
 
-/// The `timeout` parameter, in Go's notation.
-fn timeout(query: &Query) -> Result<Duration, Status> {
+/// What one request too many hears, word for word as upstream says it.
+fn too_many() -> Answer {
+    let mut answer = respond::text(429, "Too many requests, please try again later.\n");
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
+/// The `timeout` parameter, in Go's notation; never more than the server gives anybody.
+fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     let text = query.text("timeout");
-    if text.is_empty() {
-        return Ok(REQUEST_TIMEOUT);
+    if matches!(text, "" | "0") {
+        return Ok(most);
     }
     let invalid = || {
         Status::bad_request(format!(
             "invalid timeout specified in the request URL - time: invalid duration {text:?}"
         ))
     };
-    if text == "0" {
-        return Ok(REQUEST_TIMEOUT);
-    }
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
     let number: f64 = text[..split].parse().map_err(|_| invalid())?;
     let seconds = match &text[split..] {
@@ -203,16 +205,15 @@ fn timeout(query: &Query) -> Result<Duration, Status> {
         "m" => number * 60.0,
         "h" => number * 3600.0,
         // Compound durations such as 1m30s are longer than the limit anyway.
-        _ => REQUEST_TIMEOUT.as_secs_f64(),
+        _ => most.as_secs_f64(),
     };
     if seconds < 0.0 {
         return Err(invalid());
     }
-    Ok(if seconds == 0.0 {
-        REQUEST_TIMEOUT
-    } else {
-        Duration::try_from_secs_f64(seconds).unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT)
-    })
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(asked) if !asked.is_zero() => Ok(asked.min(most)),
+        _ => Ok(most),
+    }
 }
 
 /// A list of one name is, to authorization, about that name.
@@ -390,26 +391,6 @@ fn metric_key(served: &Served, info: &RequestInfo, at: &ResourcePath) -> Request
         resource: resource.name,
         subresource,
         scope,
-    }
-}
-
-/// Counts a request while it is being worked on.
-struct InFlight<'a>(&'a AtomicI64);
-
-impl<'a> InFlight<'a> {
-    fn enter(server: &'a Server, verb: &str) -> InFlight<'a> {
-        let gauge = match verb {
-            "get" | "list" => &server.metrics.read_only,
-            _ => &server.metrics.mutating,
-        };
-        gauge.fetch_add(1, Ordering::Relaxed);
-        InFlight(gauge)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,7 @@
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
 mod admission;
+mod allocation;
 mod authentication;
 mod authorization;
 mod body;
@@ -18,6 +19,7 @@ mod dispatch;
 mod endpoints;
 mod events;
 mod filter;
+mod in_flight;
 mod listen;
 mod metrics;
 mod negotiate;
@@ -39,12 +41,16 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use allocation::{PortRange, ServiceRanges};
 pub use catalog::RuntimeConfig;
+pub use in_flight::Limits;
 pub use tls::TlsError;
 
+use allocation::Allocators;
 use call::Backend;
 use catalog::Catalog;
 use endpoints::Health;
+use in_flight::Lanes;
 use metrics::Metrics;
 use tls::ClientCertificates;
 
@@ -67,6 +73,11 @@ pub struct Options {
     pub runtime_config: RuntimeConfig,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// Where pods reach this server; `None` if nowhere.
+    pub endpoint: Option<SocketAddr>,
+    pub service_ranges: ServiceRanges,
+    pub node_ports: PortRange,
+    pub limits: Limits,
 }
 
 pub struct Server {
@@ -75,6 +86,10 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    port: u16,
+    endpoint: Option<SocketAddr>,
+    service_ranges: ServiceRanges,
+    lanes: Lanes,
     stop: watch::Receiver<bool>,
 }
 
@@ -83,6 +98,7 @@ pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
+    keeper: tokio::task::JoinHandle<()>,
 }
 
 /// Loads the stored objects, fills a fresh cluster and starts to answer.
@@ -96,22 +112,33 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             catalog,
             store: options.store,
             event_leases: events::EventLeases::default(),
+            allocators: Allocators::new(&options.service_ranges, options.node_ports),
+            limits: options.limits,
         }),
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        port: options.advertised.port(),
+        endpoint: options.endpoint,
+        service_ranges: options.service_ranges,
+        lanes: Lanes::new(&options.limits),
         stop: stopping.clone(),
     });
-    bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+    bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
+    let keeper = tokio::spawn(bootstrap::keep(server.clone()));
     let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));
-    Ok(Running { server, stop, task })
+    Ok(Running { server, stop, task, keeper })
 }
 
 impl Running {
     /// Stops taking requests, lets those in flight end, and closes the store.
     pub async fn stop(self) {
+        self.keeper.abort();
+        // It ends at once, by being told to.
+        let _ = self.keeper.await;
+        bootstrap::withdraw(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);
         // The task only ends by returning.

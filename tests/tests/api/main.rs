@@ -2,8 +2,12 @@
 
 mod access;
 mod bad_input;
+mod bootstrap;
 mod every_kind;
+mod eviction;
 mod formats;
+mod limits;
 mod process;
 mod reads;
+mod services;
 mod writes;

@@ -33,7 +33,7 @@ pub(crate) fn answer(
             Ok(respond::tree(200, &crate::version::info(), pretty_json()))
         }
         "metrics" if trimmed == "/metrics" => {
-            let text = server.metrics.render(&server.backend.catalog, server.backend.store.revision());
+            let text = server.metrics.render(&server.backend, &server.lanes);
             Ok(respond::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes()))
         }
         "openapi" => openapi::answer(server, trimmed, query, headers),

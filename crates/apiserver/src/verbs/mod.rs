@@ -1,6 +1,9 @@
 //! What can be done to a resource: one file per family of verbs.
 
+pub(crate) mod binding;
+mod commit;
 pub(crate) mod delete;
+mod eviction;
 pub(crate) mod list;
 pub(crate) mod patch;
 mod prepare;
@@ -8,3 +11,6 @@ mod scale;
 pub(crate) mod subresource;
 pub(crate) mod watch;
 pub(crate) mod write;
+
+pub(crate) use commit::{Companions, put_op};
+pub(crate) use write::Ownership;
