@@ -16,7 +16,9 @@ use tracing_subscriber::EnvFilter;
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
 
+// As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Where everything is kept.
     #[arg(long, default_value = "/var/lib/corten")]

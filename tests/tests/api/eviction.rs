@@ -197,9 +197,9 @@ fn many_at_once_take_no_more_than_the_budget_allows() {
     let codes: Vec<u16> = std::thread::scope(|scope| {
         let evictors: Vec<_> = (0..EVICTORS)
             .map(|i| {
-                let server = &server;
+                let credentials = server.credentials();
                 scope.spawn(move || {
-                    let client = Client::new(server.credentials()).unwrap();
+                    let client = Client::new(credentials).unwrap();
                     evict(&client, &format!("p{i}")).status
                 })
             })

@@ -302,9 +302,9 @@ fn many_at_once_never_get_the_same() {
     let server = Server::start();
     std::thread::scope(|scope| {
         for creator in 0..CREATORS {
-            let server = &server;
+            let credentials = server.credentials();
             scope.spawn(move || {
-                let client = Client::new(server.credentials()).unwrap();
+                let client = Client::new(credentials).unwrap();
                 for i in 0..EACH {
                     let name = format!("s-{creator}-{i}");
                     let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
@@ -331,9 +331,9 @@ fn a_small_range_is_given_out_to_the_last_by_many_at_once() {
     let outcomes: Vec<u16> = std::thread::scope(|scope| {
         let creators: Vec<_> = (0..40)
             .map(|creator| {
-                let server = &server;
+                let credentials = server.credentials();
                 scope.spawn(move || {
-                    let client = Client::new(server.credentials()).unwrap();
+                    let client = Client::new(credentials).unwrap();
                     let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
                     client.post(SERVICES, &service(&format!("s-{creator}"), &spec)).status
                 })
@@ -411,6 +411,6 @@ fn what_somebody_took_apart_is_put_together_again() {
     server.restart();
     server.client().get(format!("{ADDRESSES}/10.96.7.7")).expect_failure(404, "NotFound");
     let events = items(server.client(), "/apis/events.k8s.io/v1/namespaces/default/events");
-    assert!(events.iter().any(|event| event["reason"] == "ClusterIPNotAllocated"), "{events:?}");
+    assert!(events.iter().any(|event| event["reason"] == "IPAddressNotAllocated"), "{events:?}");
     check_books(server.client());
 }
