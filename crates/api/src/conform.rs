@@ -153,8 +153,8 @@ impl<'s> Walk<'s, '_> {
                 Value::String(_) => Ok(()),
                 _ => self.integer(value, &Kind::Int32, i32::MIN.into(), i32::MAX.into()),
             },
-            Kind::Time => self.time(value, kind, time::format),
-            Kind::MicroTime => self.time(value, kind, time::format_micro),
+            Kind::Time => self.time(value, kind, time::parse, time::format),
+            Kind::MicroTime => self.time(value, kind, time::parse_micro, time::format_micro),
             Kind::FieldsV1 => {
                 if let Value::Object(_) = value {
                     *value = Value::Raw(json::write_to_string(value).into());
@@ -229,10 +229,11 @@ impl<'s> Walk<'s, '_> {
         &self,
         value: &mut Value,
         kind: &Kind,
+        parse: fn(&str) -> Result<jiff::Timestamp, String>,
         format: fn(jiff::Timestamp) -> Str,
     ) -> Result<(), TypeError> {
         let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
-        let at = time::parse(text).map_err(TypeError)?;
+        let at = parse(text).map_err(TypeError)?;
         if text == "0001-01-01T00:00:00Z" {
             // The zero time is no time.
             *value = Value::Null;

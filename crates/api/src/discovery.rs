@@ -222,8 +222,8 @@ fn aggregated_subresource(subresource: &Subresource) -> Value {
 }
 
 /// `/`: every path a client may try: those of the served groups and the server's own.
-pub fn root_paths(served: &[&Resource], own: &[&str]) -> Value {
-    let mut paths: BTreeSet<String> = own.iter().map(|path| (*path).to_owned()).collect();
+pub fn root_paths(served: &[&Resource], own: impl Iterator<Item = String>) -> Value {
+    let mut paths: BTreeSet<String> = own.collect();
     paths.extend(["/apis".to_owned(), "/apis/".to_owned()]);
     for (group, versions) in groups(served) {
         let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
@@ -237,6 +237,7 @@ pub fn root_paths(served: &[&Resource], own: &[&str]) -> Value {
 /// Resources whose stored form is not their group's most preferred version: a version newer than the
 /// previous release is not stored yet, so that a downgrade finds what it can read.
 const STORED_OLDER: &[(&str, &str, &str)] = &[
+    ("apiextensions.k8s.io", "customresourcedefinitions", "v1beta1"),
     ("certificates.k8s.io", "clustertrustbundles", "v1beta1"),
     ("certificates.k8s.io", "podcertificaterequests", "v1beta1"),
     ("coordination.k8s.io", "leasecandidates", "v1beta1"),

@@ -14,6 +14,8 @@ pub struct Status {
     pub details: Details,
     /// Where an expired list may go on, inconsistently.
     pub continue_token: String,
+    /// What the HTTP layer says before anybody looked at an object has details, with nothing in them.
+    is_generic: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,7 +56,12 @@ impl Status {
             message: message.into(),
             details: Details::default(),
             continue_token: String::new(),
+            is_generic: false,
         }
+    }
+
+    fn generic(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        Status { is_generic: true, ..Status::new(code, reason, message) }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
@@ -78,7 +85,7 @@ impl Status {
             (_, "") => format!("{} is forbidden: {why}", qualified(group, resource)),
             _ => format!("{} \"{name}\" is forbidden: {why}", qualified(group, resource)),
         };
-        Status::new(403, "Forbidden", message).about(group, resource, name)
+        Status::generic(403, "Forbidden", message).about(group, resource, name)
     }
 
     pub fn not_found(group: &str, resource: &str, name: &str) -> Status {
@@ -88,7 +95,7 @@ impl Status {
 
     /// A path that leads nowhere.
     pub fn unknown_path() -> Status {
-        Status::new(404, "NotFound", "the server could not find the requested resource")
+        Status::generic(404, "NotFound", "the server could not find the requested resource")
     }
 
     pub fn method_not_supported(group: &str, resource: &str, action: &str) -> Status {
@@ -99,7 +106,7 @@ impl Status {
 
     /// An HTTP method a path does not take.
     pub fn method_not_allowed() -> Status {
-        Status::new(
+        Status::generic(
             405,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
@@ -111,15 +118,20 @@ impl Status {
         Status::new(406, "NotAcceptable", message)
     }
 
+    /// A view that does not fit what is shown.
+    pub fn unfit_view(message: impl Into<String>) -> Status {
+        Status::new(406, "NotAcceptable", message)
+    }
+
     /// Nothing the client accepts is served at all.
     pub fn no_representation(served: &[&str]) -> Status {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", served.join(", "));
-        Status::new(406, "NotAcceptable", message)
+        Status::generic(406, "NotAcceptable", message)
     }
 
     /// A patch of no known kind.
     pub fn unsupported_patch() -> Status {
-        Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+        Status::generic(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     }
 
     pub fn unsupported_media_type(accepted: &[&str]) -> Status {
@@ -194,7 +206,7 @@ impl Status {
     /// A request that is well-formed but does not apply; upstream does not say why.
     pub fn unprocessable() -> Status {
         let message = "the server rejected our request due to an error in our request";
-        Status::new(422, "Invalid", message)
+        Status::generic(422, "Invalid", message)
     }
 
     /// An error that has no status of its own.
@@ -257,8 +269,7 @@ impl Status {
         if !self.reason.is_empty() {
             map.insert("reason", self.reason);
         }
-        // A generic refusal has details with nothing in them.
-        let generic = matches!(self.code, 403..=406).then(Value::object);
+        let generic = self.is_generic.then(Value::object);
         if let Some(details) = self.details.to_value().or(generic) {
             map.insert("details", details);
         }
@@ -478,9 +489,19 @@ impl ErrorList {
     }
 
     pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
+        self.not_supported_shown(field, shown(bad), supported);
+    }
+
+    /// `NotSupported` for a value that upstream does not show as its JSON form.
+    pub fn not_supported_shown(
+        &mut self,
+        field: impl Into<String>,
+        shown: impl Into<String>,
+        supported: &[&str],
+    ) {
         let supported: Vec<String> = supported.iter().copied().map(quoted).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.push(FieldErrorKind::NotSupported, field, Some(shown(bad)), detail);
+        self.push(FieldErrorKind::NotSupported, field, Some(shown.into()), detail);
     }
 
     /// Each error as a status lists it.

@@ -1,8 +1,12 @@
 //! Kubernetes' two notions of time on the wire: `Time` with seconds and `MicroTime` with microseconds,
 //! both RFC 3339 in UTC.
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::fmt::temporal::DateTimePrinter;
+use jiff::tz::Offset;
 
 use crate::value::Str;
 
@@ -24,14 +28,133 @@ fn print(at: Timestamp, decimals: u8) -> Str {
     Str::from(text)
 }
 
-/// Reads either form, with any offset; the error is worded as Go's.
+/// Reads a `Time`: any offset, any number of decimals. The error is worded as Go's.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
-    let strict = text.len() >= 20 && text.as_bytes()[10] == b'T';
-    match text.parse::<Timestamp>() {
-        Ok(at) if strict => Ok(at),
-        _ => Err(format!(
-            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-        )),
+    Reader::new(text, "2006-01-02T15:04:05Z07:00").read(false)
+}
+
+/// Reads a `MicroTime`, which has exactly six decimals.
+pub fn parse_micro(text: &str) -> Result<Timestamp, String> {
+    Reader::new(text, "2006-01-02T15:04:05.000000Z07:00").read(true)
+}
+
+/// A text being read along a layout.
+struct Reader<'t> {
+    text: &'t str,
+    rest: &'t str,
+    layout: &'static str,
+}
+
+impl<'t> Reader<'t> {
+    fn new(text: &'t str, layout: &'static str) -> Reader<'t> {
+        Reader { text, rest: text, layout }
+    }
+
+    fn read(mut self, six_decimals: bool) -> Result<Timestamp, String> {
+        let year = self.number("2006", 4, 4)?;
+        self.literal("-")?;
+        let month = self.in_range("month", "01", 2, 1..=12)?;
+        self.literal("-")?;
+        let day = self.number("02", 2, 2)?;
+        self.literal("T")?;
+        let hour = self.in_range("hour", "15", 1, 0..=23)?;
+        self.literal(":")?;
+        let minute = self.in_range("minute", "04", 2, 0..=59)?;
+        self.literal(":")?;
+        let second = self.in_range("second", "05", 2, 0..=59)?;
+        let nanosecond = if six_decimals { self.six_decimals()? } else { self.decimals() };
+        let offset = self.offset()?;
+        if !self.rest.is_empty() {
+            return Err(format!("parsing time {:?}: extra text: {:?}", self.text, self.rest));
+        }
+        let date = Date::new(year as i16, month as i8, day as i8).map_err(|_| self.out_of_range("day"))?;
+        let time = date.at(hour as i8, minute as i8, second as i8, nanosecond);
+        let zoned = Offset::from_seconds(offset).and_then(|offset| offset.to_timestamp(time));
+        zoned.map_err(|_| self.out_of_range("year"))
+    }
+
+    fn mismatch(&self, element: &str) -> String {
+        format!(
+            "parsing time {:?} as {:?}: cannot parse {:?} as {element:?}",
+            self.text, self.layout, self.rest
+        )
+    }
+
+    fn out_of_range(&self, what: &str) -> String {
+        format!("parsing time {:?}: {what} out of range", self.text)
+    }
+
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.mismatch(literal))?;
+        Ok(())
+    }
+
+    fn number(&mut self, element: &str, least: usize, most: usize) -> Result<i32, String> {
+        let digits = self.rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        if digits < least {
+            return Err(self.mismatch(element));
+        }
+        let (number, rest) = self.rest.split_at(digits);
+        self.rest = rest;
+        Ok(number.bytes().fold(0, |sum, digit| sum * 10 + i32::from(digit - b'0')))
+    }
+
+    fn in_range(
+        &mut self,
+        what: &str,
+        element: &str,
+        least: usize,
+        range: RangeInclusive<i32>,
+    ) -> Result<i32, String> {
+        let number = self.number(element, least, 2)?;
+        if range.contains(&number) { Ok(number) } else { Err(self.out_of_range(what)) }
+    }
+
+    fn six_decimals(&mut self) -> Result<i32, String> {
+        let digits = self.rest.strip_prefix('.').and_then(|rest| rest.get(..6));
+        match digits {
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+                self.rest = &self.rest[7..];
+                Ok(digits.bytes().fold(0, |sum, digit| sum * 10 + i32::from(digit - b'0')) * 1000)
+            }
+            _ => Err(self.mismatch(".000000")),
+        }
+    }
+
+    /// Decimals that the layout does not ask for; what is beyond nanoseconds is dropped.
+    fn decimals(&mut self) -> i32 {
+        let Some(after) = self.rest.strip_prefix(['.', ',']) else { return 0 };
+        let count = after.bytes().take_while(u8::is_ascii_digit).count();
+        if count == 0 {
+            return 0;
+        }
+        let (digits, rest) = after.split_at(count);
+        self.rest = rest;
+        digits.bytes().chain(std::iter::repeat(b'0')).take(9).fold(0, |sum, d| sum * 10 + i32::from(d - b'0'))
+    }
+
+    fn offset(&mut self) -> Result<i32, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let shape = self.rest.as_bytes();
+        let fits = matches!(shape, [b'+' | b'-', h, hh, b':', m, mm, ..]
+            if [h, hh, m, mm].iter().all(|b| b.is_ascii_digit()));
+        if !fits {
+            return Err(self.mismatch("Z07:00"));
+        }
+        let two = |at: usize| i32::from(shape[at] - b'0') * 10 + i32::from(shape[at + 1] - b'0');
+        let (hours, minutes) = (two(1), two(4));
+        let sign = if shape[0] == b'-' { -1 } else { 1 };
+        if hours > 24 {
+            return Err(self.out_of_range("time zone offset hour"));
+        }
+        if minutes > 60 {
+            return Err(self.out_of_range("time zone offset minute"));
+        }
+        self.rest = &self.rest[6..];
+        Ok(sign * (hours * 3600 + minutes * 60))
     }
 }
 
@@ -44,7 +167,28 @@ mod tests {
         let at = parse("2024-02-29T12:00:00.5+02:00").unwrap();
         assert_eq!(format(at), "2024-02-29T10:00:00Z");
         assert_eq!(format_micro(at), "2024-02-29T10:00:00.500000Z");
-        assert!(parse("yesterday").unwrap_err().contains("cannot parse \"yesterday\""));
-        assert!(parse("2024-02-29").is_err());
+        assert_eq!(parse("0001-01-01T00:00:00Z").map(format).unwrap(), "0001-01-01T00:00:00Z");
+        assert_eq!(parse("2026-01-01T0:00:00Z").map(format).unwrap(), "2026-01-01T00:00:00Z");
+        assert!(parse_micro("2026-01-01T00:00:00.000001Z").is_ok());
+    }
+
+    #[test]
+    fn refusals_are_worded_as_gos() {
+        let check = |parse: fn(&str) -> Result<Timestamp, String>, text: &str, expected: &str| {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(&format!("parsing time {text:?}")), "{error}");
+            assert!(error.ends_with(expected), "{error}");
+        };
+        check(parse, "yesterday", "cannot parse \"yesterday\" as \"2006\"");
+        check(parse, "2026-01-01", "cannot parse \"\" as \"T\"");
+        check(parse, "2026-01-01T00:00Z", "cannot parse \"Z\" as \":\"");
+        check(parse, "2026-01-01T00:00:00.Z", "cannot parse \".Z\" as \"Z07:00\"");
+        check(parse, "2026-01-01T00:00:00+0100", "cannot parse \"+0100\" as \"Z07:00\"");
+        check(parse, "2026-01-01T00:00:60Z", ": second out of range");
+        check(parse, "2026-02-30T00:00:00Z", ": day out of range");
+        check(parse, "2026-01-01T00:00:00Zx", ": extra text: \"x\"");
+        check(parse_micro, "2026-01-01T00:00:00Z", "cannot parse \"Z\" as \".000000\"");
+        check(parse_micro, "2026-01-01T00:00:00.1234567Z", "cannot parse \"7Z\" as \"Z07:00\"");
+        check(parse_micro, "2026-01-01T00:00:00.000000+25:00", ": time zone offset hour out of range");
     }
 }

@@ -9,6 +9,7 @@ use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
 use crate::allocation::Allocators;
+use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
@@ -22,6 +23,7 @@ use corten_store::Store;
 pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
+    pub authorizer: Authorizer,
     pub event_leases: EventLeases,
     pub allocators: Allocators,
     pub limits: Limits,
@@ -119,6 +121,15 @@ impl Call {
 
     pub(crate) fn stale(&self) -> Status {
         Status::stale(self.served.group(), self.served.name(), &self.at.name)
+    }
+
+    /// The object is not the one a client means.
+    pub(crate) fn wrong_uid(&self, key: &str, asked: &str, found: &str) -> Status {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {asked}, UID in object meta: {found}"
+        );
+        Status::conflict(self.served.group(), self.served.name(), &self.at.name, why)
     }
 
     /// `dryRun=All`, from the query.

@@ -161,8 +161,9 @@ impl Catalog {
         self.caches.values()
     }
 
-    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
-        self.resources.iter().any(|r| r.group == group && r.version == version)
+    /// Whether any version of a group is served.
+    pub(crate) fn serves_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| r.group == group)
     }
 
     /// In order of priority, as discovery lists them.

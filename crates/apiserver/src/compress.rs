@@ -14,9 +14,10 @@ use crate::respond::Answer;
 const THRESHOLD: u64 = 128 * 1024;
 
 pub(crate) fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> Answer {
-    let accepted =
-        request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"));
-    if !accepted || !matches!(verb, "GET" | "LIST") || answer.headers().contains_key(CONTENT_ENCODING) {
+    if !accepts_gzip(request)
+        || !matches!(verb, "GET" | "LIST")
+        || answer.headers().contains_key(CONTENT_ENCODING)
+    {
         return answer;
     }
     let body = std::mem::replace(answer.body_mut(), ResponseBody::Empty);
@@ -33,6 +34,15 @@ pub(crate) fn compress(request: &HeaderMap, verb: &str, mut answer: Answer) -> A
     headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     headers.remove(CONTENT_LENGTH);
     answer
+}
+
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let header = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    header.split(',').any(|part| {
+        let (name, quality) = part.split_once(';').unwrap_or((part, ""));
+        let refused = quality.trim().strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0);
+        name.trim() == "gzip" && !refused
+    })
 }
 
 fn whole(bytes: &[u8]) -> Bytes {

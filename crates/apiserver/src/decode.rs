@@ -156,10 +156,7 @@ fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result
         *object = Value::object();
     }
     let Value::Object(_) = object else {
-        let error = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            object.go_kind()
-        );
+        let error = format!("couldn't get version/kind; json parse error: {}", not_an_object(object));
         return Err(unrecognized(expected, body, &error));
     };
     for field in ["apiVersion", "kind"] {
@@ -176,6 +173,21 @@ fn check_kind(object: &mut Value, body: &[u8], expected: Expected<'_>) -> Result
     map.insert("kind", expected.kind);
     map.insert("apiVersion", expected.api_version);
     Ok(())
+}
+
+/// What is said of a body that is no object.
+pub(crate) fn not_an_object(value: &Value) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        value.go_kind()
+    )
+}
+
+/// What is said of a kind that does not belong here.
+pub(crate) fn unregistered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )
 }
 
 /// What a body says it is, if it says so, must be what is expected.
@@ -206,11 +218,7 @@ fn said_kind(object: &Value, body: &[u8], expected: Expected<'_>) -> Result<(), 
             resources::package_of(expected_group),
             expected.kind
         ),
-        None => {
-            format!(
-                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
-            )
-        }
+        None => unregistered(&kind, &api_version),
     };
     Err(Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {}: {why}",

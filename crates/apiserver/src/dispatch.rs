@@ -60,16 +60,14 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let refuse =
-            |status: &Status| respond::status(status, error_format(&parts.headers, parts.uri.query()));
         let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
-            Ok(Err(status)) => refuse(&status),
+            Ok(Err(status)) => refuse(&parts, &status),
             Err(_) => {
                 self.metrics.panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(path = parts.uri.path(), "request handler panicked");
-                refuse(&Status::internal("the request could not be handled"))
+                refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
@@ -103,9 +101,10 @@ impl Server {
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
         let user = authentication::authenticate(peer, &parts.headers)?;
-        let user = authorization::impersonate(user, &parts.headers, &info)?;
+        let authorizer = &self.backend.authorizer;
+        let user = authorization::act_as(authorizer, user, &parts.headers, &info, path, &query)?;
         let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
-        authorization::authorize(&user, &named(&info, &query), path)?;
+        authorization::pass(authorizer, &user, &info, path, &query)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -130,7 +129,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves(&at.group, &at.version) {
+        if !self.backend.catalog.serves_group(&at.group) {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -154,19 +153,29 @@ impl Server {
         };
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
-            require_verb(&call, "watch")?;
+            if !call.served.resource.has_verb("watch") {
+                let (group, resource) = (call.served.group(), call.served.name());
+                return Err(Status::method_not_supported(group, resource, "watch"));
+            }
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }
         let work = async {
             call.body = read(body, &call.headers).await?;
-            let mut answer = Box::pin(dispatch(&mut call, info.verb)).await?;
+            let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
+            // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
+            let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
             warn(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
         within(timeout, work).await
     }
+}
+
+/// A refusal, as this client reads it.
+fn refuse(parts: &Parts, status: &Status) -> Answer {
+    respond::status(status, error_format(&parts.headers, parts.uri.query()))
 }
 
 async fn within(
@@ -192,41 +201,13 @@ fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     if matches!(text, "" | "0") {
         return Ok(most);
     }
-    let invalid = || {
-        Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-        ))
-    };
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
-    let number: f64 = text[..split].parse().map_err(|_| invalid())?;
-    let seconds = match &text[split..] {
-        "ms" => number / 1000.0,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        // Compound durations such as 1m30s are longer than the limit anyway.
-        _ => most.as_secs_f64(),
-    };
-    if seconds < 0.0 {
-        return Err(invalid());
-    }
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(asked) if !asked.is_zero() => Ok(asked.min(most)),
-        _ => Ok(most),
-    }
-}
-
-/// A list of one name is, to authorization, about that name.
-fn named(info: &RequestInfo, query: &Query) -> RequestInfo {
-    let mut info = info.clone();
-    if let Some(at) = &mut info.resource
-        && at.name.is_empty()
-        && let Ok(selector) = corten_api::selector::FieldSelector::parse(query.text("fieldSelector"))
-        && let Some(name) = selector.require_exact_match("metadata.name")
-    {
-        at.name = name.into();
-    }
-    info
+    let seconds = request::go_duration(text).map_err(|why| {
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    Ok(match Duration::try_from_secs_f64(seconds) {
+        Ok(asked) if !asked.is_zero() => asked.min(most),
+        _ => most,
+    })
 }
 
 /// A path must fit the method and the resource's scope.

@@ -98,8 +98,15 @@ fn field_of(served: &Served, field: &str) -> Result<FieldOf, Status> {
 
 fn unsupported(served: &Served, field: &str) -> String {
     if served.rules.selectable.is_empty() {
-        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    } else {
-        format!("field label not supported: {field}")
+        return format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+    }
+    match served.kind() {
+        "Job" => format!("field label {field:?} not supported for Job"),
+        "ResourceSlice" => {
+            format!("field label not supported for {}, Kind=ResourceSlice: {field}", served.api_version)
+        }
+        _ => format!("field label not supported: {field}"),
     }
 }

@@ -4,6 +4,7 @@
 //! validated, committed to the store and only then acknowledged. Reads come from the watch caches, which
 //! the store feeds before it acknowledges a write. Never in here: anything a controller would do.
 
+mod access_reviews;
 mod admission;
 mod allocation;
 mod authentication;
@@ -24,6 +25,7 @@ mod listen;
 mod metrics;
 mod negotiate;
 mod object;
+mod options;
 mod random;
 mod request;
 mod respond;
@@ -34,6 +36,7 @@ mod version;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corten_pki::ServerPki;
 use corten_store::Store;
@@ -42,6 +45,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use allocation::{PortRange, ServiceRanges};
+pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use in_flight::Limits;
 pub use tls::TlsError;
@@ -71,6 +75,7 @@ pub struct Options {
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
     /// Where pods reach this server; `None` if nowhere.
@@ -78,6 +83,8 @@ pub struct Options {
     pub service_ranges: ServiceRanges,
     pub node_ports: PortRange,
     pub limits: Limits,
+    /// The flags the server was started with, by name, for people to look at.
+    pub flags: Vec<(String, String)>,
 }
 
 pub struct Server {
@@ -90,6 +97,8 @@ pub struct Server {
     endpoint: Option<SocketAddr>,
     service_ranges: ServiceRanges,
     lanes: Lanes,
+    started_at: Instant,
+    flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
 }
 
@@ -106,11 +115,13 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) = tls::configure(&options.pki).map_err(StartError::Tls)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config);
+    let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
         backend: Arc::new(Backend {
             catalog,
             store: options.store,
+            authorizer,
             event_leases: events::EventLeases::default(),
             allocators: Allocators::new(&options.service_ranges, options.node_ports),
             limits: options.limits,
@@ -122,6 +133,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         endpoint: options.endpoint,
         service_ranges: options.service_ranges,
         lanes: Lanes::new(&options.limits),
+        started_at: Instant::now(),
+        flags: options.flags,
         stop: stopping.clone(),
     });
     bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;

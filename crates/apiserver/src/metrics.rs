@@ -182,22 +182,20 @@ impl Metrics {
 }
 
 fn render_allocation(out: &mut Exposition, backend: &Backend) {
-    let (ranges, (taken, free)) = allocation::usage(backend);
-    let [allocated, available] =
-        ["allocated_ips", "available_ips"].map(|name| format!("kube_apiserver_clusterip_allocator_{name}"));
-    out.family(&allocated, "gauge", "Addresses that services have, by range.");
-    for (range, taken, _) in &ranges {
-        out.sample(&allocated, &[("cidr", range)], taken);
-    }
-    out.family(&available, "gauge", "Addresses that no service has, by range.");
-    for (range, _, free) in &ranges {
-        out.sample(&available, &[("cidr", range)], free);
-    }
-    let nodes = "kube_apiserver_nodeport_allocator";
-    out.family(&format!("{nodes}_allocated_ports"), "gauge", "Node ports that services have.");
-    out.sample(&format!("{nodes}_allocated_ports"), &[], taken);
-    out.family(&format!("{nodes}_available_ports"), "gauge", "Node ports that no service has.");
-    out.sample(&format!("{nodes}_available_ports"), &[], free);
+    let ranges = allocation::address_usage(backend);
+    let [taken, free] =
+        ["allocated", "available"].map(|n| format!("kube_apiserver_clusterip_allocator_{n}_ips"));
+    out.family(&taken, "gauge", "Addresses that services have, by range.");
+    ranges.iter().for_each(|range| out.sample(&taken, &[("cidr", &range.of)], range.taken));
+    out.family(&free, "gauge", "Addresses that no service has, by range.");
+    ranges.iter().for_each(|range| out.sample(&free, &[("cidr", &range.of)], range.free));
+    let ports = allocation::port_usage(backend);
+    let [taken, free] =
+        ["allocated", "available"].map(|n| format!("kube_apiserver_nodeport_allocator_{n}_ports"));
+    out.family(&taken, "gauge", "Node ports that services have.");
+    out.sample(&taken, &[], ports.taken);
+    out.family(&free, "gauge", "Node ports that no service has.");
+    out.sample(&free, &[], ports.free);
 }
 
 impl RequestKey {

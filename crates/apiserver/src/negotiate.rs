@@ -19,7 +19,11 @@ pub(crate) enum View {
     Object,
     /// By version of the group `meta.k8s.io`.
     Table(&'static str),
-    Metadata,
+    /// By version of the group `meta.k8s.io`, and whether of a list.
+    Metadata {
+        version: &'static str,
+        list: bool,
+    },
     /// Aggregated discovery, by version.
     Discovery(&'static str),
 }
@@ -33,6 +37,15 @@ pub(crate) struct Wanted {
 }
 
 const SERVED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// What can be listed can be watched.
+const SERVED_LISTS: [&str; 5] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
 
 impl Format {
     fn of(media_type: &str) -> Option<Format> {
@@ -90,14 +103,24 @@ impl Clause<'_> {
         self.parameters.iter().find(|(k, _)| *k == key).map_or("", |(_, v)| v)
     }
 
-    fn view(&self, list: bool) -> Option<View> {
+    fn view(&self) -> Option<View> {
+        if !matches!(self.parameter("stream"), "" | "watch") {
+            return None;
+        }
         let (kind, group, version) = (self.parameter("as"), self.parameter("g"), self.parameter("v"));
+        let meta_version = match version {
+            "v1" => "v1",
+            _ => "v1beta1",
+        };
         match (kind, group, version) {
             ("", ..) => Some(View::Object),
-            ("Table", "meta.k8s.io", "v1") => Some(View::Table("v1")),
-            ("Table", "meta.k8s.io", "v1beta1") => Some(View::Table("v1beta1")),
-            ("PartialObjectMetadata", "meta.k8s.io", "v1") if !list => Some(View::Metadata),
-            ("PartialObjectMetadataList", "meta.k8s.io", "v1") if list => Some(View::Metadata),
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => Some(View::Table(meta_version)),
+            ("PartialObjectMetadata", "meta.k8s.io", "v1" | "v1beta1") => {
+                Some(View::Metadata { version: meta_version, list: false })
+            }
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
+                Some(View::Metadata { version: meta_version, list: true })
+            }
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery("v2")),
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(View::Discovery("v2beta1")),
             _ => None,
@@ -129,10 +152,10 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
     }
     let clauses = clauses(header);
     if !clauses.iter().any(|clause| Format::of(clause.media_type).is_some()) {
-        return Err(Status::no_representation(&SERVED));
+        return Err(Status::no_representation(if list { &SERVED_LISTS } else { &SERVED }));
     }
     for clause in clauses {
-        let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view(list)) else { continue };
+        let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view()) else { continue };
         if format == Format::Protobuf && matches!(view, View::Table(_)) {
             continue;
         }
@@ -143,15 +166,11 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
 
 /// What a watch is to be sent as: media types may carry `;stream=watch`.
 pub(crate) fn wanted_watch(headers: &HeaderMap) -> Result<Wanted, Status> {
-    wanted(headers, Some("false"), false)
-        .or_else(|refusal| {
-            // A watch accepts the list form of the metadata view as well.
-            wanted(headers, Some("false"), true).map_err(|_| refusal)
-        })
-        .and_then(|wanted| match wanted.format {
-            Format::Yaml => Err(Status::not_acceptable(&SERVED)),
-            _ => Ok(wanted),
-        })
+    let wanted = wanted(headers, Some("false"), true)?;
+    match wanted.format {
+        Format::Yaml => Err(Status::not_acceptable(&SERVED)),
+        _ => Ok(wanted),
+    }
 }
 
 /// The media type of the body, without parameters; empty means JSON.
@@ -163,7 +182,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 /// The format of a whole object in the body.
 pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
     match content_type(headers).to_ascii_lowercase().as_str() {
-        "" => Ok(Format::Json),
+        "" if !headers.contains_key(CONTENT_TYPE) => Ok(Format::Json),
         "*/*" => Err(Status::unsupported_media_type(&SERVED)),
         media_type => Format::of(media_type).ok_or_else(|| Status::unsupported_media_type(&SERVED)),
     }
@@ -198,7 +217,7 @@ mod tests {
         check(
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             true,
-            Some((Format::Json, View::Metadata)),
+            Some((Format::Json, View::Metadata { version: "v1", list: true })),
         );
         check("text/html", false, None);
         check("*/*", false, Some((Format::Json, View::Object)));

@@ -2,6 +2,8 @@
 //!
 //! Pure: nothing here knows which resources exist.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use corten_api::{Status, Str};
 use http::Method;
 
@@ -10,6 +12,8 @@ pub(crate) struct RequestInfo {
     /// `None` for paths that are not about a resource.
     pub resource: Option<ResourcePath>,
     pub verb: &'static str,
+    /// Whether the path itself asks to watch, by the old `/watch/` prefix.
+    pub watches_by_path: bool,
 }
 
 /// The resource part of a URL.
@@ -57,7 +61,7 @@ fn method_verb(method: &Method) -> &'static str {
 
 /// Takes a request apart. `watch` is what the query says.
 pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
-    let plain = RequestInfo { resource: None, verb: method_verb(method) };
+    let plain = RequestInfo { verb: method_verb(method), ..RequestInfo::default() };
     let Some(segments) = segments(path)? else { return Ok(plain) };
     let mut segments = segments.into_iter();
     let (group, version) = match segments.next().as_deref() {
@@ -96,7 +100,7 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
     let named = !at.name.is_empty();
     // Only a collection is asked to be watched by a parameter.
     let verb = verb_of(method, named, prefixed || (watch && !named));
-    Ok(RequestInfo { verb, resource: Some(at) })
+    Ok(RequestInfo { verb, resource: Some(at), watches_by_path: prefixed })
 }
 
 /// The decoded segments of a path; `None` if it has none.
@@ -175,13 +179,50 @@ impl Query {
 
     /// A whole number; what is not one is the caller's mistake.
     pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, Status> {
-        match self.text(key) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-            }),
-        }
+        self.get(key)
+            .map(|text| text.parse().map_err(|e| Status::bad_request(go_parse_error("ParseInt", text, &e))))
+            .transpose()
     }
+}
+
+/// What Go says of a text that is not a whole number.
+pub(crate) fn go_parse_error(function: &str, text: &str, error: &ParseIntError) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
+}
+
+/// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
+pub(crate) fn go_duration(text: &str) -> Result<f64, String> {
+    let invalid = || format!("time: invalid duration {text:?}");
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    if unsigned == "0" {
+        return Ok(0.0);
+    }
+    let mut rest = unsigned;
+    let mut seconds = 0.0;
+    while !rest.is_empty() || unsigned.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number: f64 = rest[..digits].parse().map_err(|_| invalid())?;
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let unit = match &rest[..end] {
+            "" => return Err(format!("time: missing unit in duration {text:?}")),
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            unknown => return Err(format!("time: unknown unit {unknown:?} in duration {text:?}")),
+        };
+        seconds += number * unit;
+        rest = &rest[end..];
+    }
+    Ok(sign * seconds)
 }
 
 #[cfg(test)]
@@ -235,6 +276,18 @@ mod tests {
     #[test]
     fn an_encoded_slash_is_refused() {
         assert_eq!(parse(&Method::GET, "/api/v1/namespaces/a%2Fb/pods", false).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(go_duration("1m30s"), Ok(90.0));
+        assert_eq!(go_duration("-1.5s"), Ok(-1.5));
+        assert_eq!(go_duration("0"), Ok(0.0));
+        assert_eq!(go_duration("5").unwrap_err(), "time: missing unit in duration \"5\"");
+        assert_eq!(go_duration("5x").unwrap_err(), "time: unknown unit \"x\" in duration \"5x\"");
+        for bad in ["", "s", ".s", "-"] {
+            assert_eq!(go_duration(bad).unwrap_err(), format!("time: invalid duration {bad:?}"));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::{Map, Status, Value, convert, json, meta, protobuf, resources, schema, yaml};
-use corten_registry::{Listing, RowContext};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use corten_registry::{Listing, RowContext, SCALE_COLUMNS, scale_row};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
 
 use crate::body::{ListBody, ResponseBody};
@@ -27,7 +27,11 @@ pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Respo
 
 /// Plain text, as health endpoints speak.
 pub(crate) fn text(code: u16, body: impl Into<String>) -> Answer {
-    bytes(code, "text/plain; charset=utf-8", body.into().into_bytes())
+    let mut answer = bytes(code, "text/plain; charset=utf-8", body.into().into_bytes());
+    if code >= 400 {
+        answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    answer
 }
 
 /// A refusal in the client's format.
@@ -70,7 +74,12 @@ pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     let (group, version) = resources::split_api_version(api_version);
     let schema = match kind {
         "Table" => return None,
-        "PartialObjectMetadata" | "PartialObjectMetadataList" => schema::lookup("meta/v1", kind),
+        "PartialObjectMetadata"
+        | "PartialObjectMetadataList"
+        | "APIGroup"
+        | "APIGroupList"
+        | "APIResourceList"
+        | "APIVersions" => schema::lookup("meta/v1", kind),
         _ => resources::schema_of(group, version, kind),
     }?;
     let mut out = Vec::new();
@@ -120,16 +129,27 @@ pub(crate) fn object_tree(
 ) -> Result<Answer, Status> {
     let shown = match wanted.view {
         View::Object | View::Discovery(_) => value,
-        View::Metadata => partial(&value),
+        View::Metadata { list: true, .. } => {
+            return Err(Status::unfit_view(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                internal_type(served, "")
+            )));
+        }
+        View::Metadata { version, .. } => partial(&value, version),
         View::Table(version) => table(served, vec![value], Map::new(), query, version),
     };
     Ok(tree(code, &shown, wanted))
 }
 
+/// What upstream calls a kind inside.
+fn internal_type(served: &Served, suffix: &str) -> String {
+    format!("*{}.{}{suffix}", resources::package_of(served.group()), served.kind())
+}
+
 /// The metadata view of an object.
-pub(crate) fn partial(value: &Value) -> Value {
+pub(crate) fn partial(value: &Value, version: &str) -> Value {
     let mut map = Map::new();
-    map.insert("apiVersion", "meta.k8s.io/v1");
+    map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "PartialObjectMetadata");
     map.insert("metadata", value.get("metadata").cloned().unwrap_or_else(Value::object));
     Value::Object(map)
@@ -178,8 +198,11 @@ pub(crate) fn table(
 ) -> Value {
     let rules = served.rules;
     let mut meta = list_meta;
-    if objects.len() == 1 && meta.is_empty() {
-        meta.insert("resourceVersion", meta::resource_version(&objects[0]));
+    if let [object] = objects.as_slice()
+        && meta.is_empty()
+        && !meta::resource_version(object).is_empty()
+    {
+        meta.insert("resourceVersion", meta::resource_version(object));
     }
     let marked = match rules.listing {
         Listing::Marked(find) => find(&objects),
@@ -189,18 +212,36 @@ pub(crate) fn table(
         objects.sort_by(order);
     }
     let context = RowContext { now: jiff::Timestamp::now(), marked: marked.as_deref() };
-    let rows: Vec<Value> = objects.into_iter().map(|object| row(served, object, &context, query)).collect();
+    let rows: Vec<Value> =
+        objects.into_iter().map(|object| row(served, object, &context, query, version)).collect();
     let mut map = Map::new();
     map.insert("apiVersion", format!("meta.k8s.io/{version}"));
     map.insert("kind", "Table");
     map.insert("metadata", meta);
-    let columns = if query.no_headers { Value::Null } else { columns(served) };
+    let columns = if query.no_headers { Value::Null } else { columns(rules.columns) };
     map.insert("columnDefinitions", columns);
     map.insert("rows", rows);
     Value::Object(map)
 }
 
-fn columns(served: &Served) -> Value {
+/// The table of a `Scale`, whatever it is of.
+pub(crate) fn scale_table(scale: Value, query: &TableQuery, version: &str) -> Value {
+    let context = RowContext { now: jiff::Timestamp::now(), marked: None };
+    let mut meta = Map::new();
+    meta.insert("resourceVersion", meta::resource_version(&scale));
+    let mut row = Map::new();
+    row.insert("cells", scale_row(&scale, &context));
+    row.insert("object", included(scale, query, version));
+    let mut map = Map::new();
+    map.insert("apiVersion", format!("meta.k8s.io/{version}"));
+    map.insert("kind", "Table");
+    map.insert("metadata", meta);
+    map.insert("columnDefinitions", columns(SCALE_COLUMNS));
+    map.insert("rows", vec![Value::Object(row)]);
+    Value::Object(map)
+}
+
+fn columns(columns: &[corten_registry::Column]) -> Value {
     let column = |c: &corten_registry::Column| {
         let mut map = Map::new();
         map.insert("name", c.name);
@@ -210,10 +251,10 @@ fn columns(served: &Served) -> Value {
         map.insert("priority", c.priority);
         Value::Object(map)
     };
-    Value::Array(served.rules.columns.iter().map(column).collect())
+    Value::Array(columns.iter().map(column).collect())
 }
 
-fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQuery) -> Value {
+fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQuery, version: &str) -> Value {
     // Rows are made from the stored form, whatever version is served.
     let stored = match (&served.cache, served.is_stored_form) {
         (Some(cache), false) => {
@@ -233,13 +274,17 @@ fn row(served: &Served, object: Value, context: &RowContext<'_>, query: &TableQu
     if !conditions.is_empty() {
         map.insert("conditions", conditions);
     }
-    let shown = match query.include_object {
-        IncludeObject::None => Value::Null,
-        IncludeObject::Metadata => partial(&object),
-        IncludeObject::Object => object,
-    };
-    map.insert("object", shown);
+    map.insert("object", included(object, query, version));
     Value::Object(map)
+}
+
+/// What a row carries of its object.
+fn included(object: Value, query: &TableQuery, version: &str) -> Value {
+    match query.include_object {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial(&object, version),
+        IncludeObject::Object => object,
+    }
 }
 
 /// The metadata of a list.
@@ -291,11 +336,17 @@ pub(crate) fn list(
     let trees = objects.iter().map(|o| served_tree(served, &o.json)).collect::<Result<Vec<_>, _>>()?;
     let shown = match wanted.view {
         View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
-        View::Metadata => list_tree(
-            "meta.k8s.io/v1",
+        View::Metadata { list: false, .. } => {
+            return Err(Status::unfit_view(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                internal_type(served, "List")
+            )));
+        }
+        View::Metadata { version, .. } => list_tree(
+            &format!("meta.k8s.io/{version}"),
             "PartialObjectMetadataList",
             list_meta,
-            trees.iter().map(partial).collect(),
+            trees.iter().map(|tree| partial(tree, version)).collect(),
         ),
         View::Object | View::Discovery(_) => {
             list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())

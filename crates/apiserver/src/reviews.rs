@@ -1,12 +1,10 @@
 //! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses.
 
 use corten_api::{Map, Status, Value, meta};
-use corten_auth::{MASTERS, User};
 
-use crate::authorization;
+use crate::access_reviews;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
-use crate::request::{RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::binding;
 
@@ -42,12 +40,11 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
             Value::Object(status)
         }
         "tokenreviews" => token_status(&object)?,
-        "selfsubjectaccessreviews" => access(&call.user.clone(), object.get("spec")),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            access(&subject(object.get("spec")), object.get("spec"))
+        _ => {
+            let mut answer = access_reviews::answer(call, object)?;
+            decode::conform_whole(&mut answer, call.expected(), &mut Vec::new())?;
+            return Ok(respond::tree(201, &answer, call.wanted()?));
         }
-        "selfsubjectrulesreviews" => rules(&call.user),
-        _ => return Err(Status::method_not_allowed()),
     };
     object.set(&["status"], status);
     decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
@@ -62,68 +59,6 @@ fn token_status(object: &Value) -> Result<Value, Status> {
     let mut status = Map::new();
     status.insert("error", "invalid bearer token");
     Ok(Value::Object(status))
-}
-
-/// The user a review asks about.
-fn subject(spec: Option<&Value>) -> User {
-    let empty = Value::Null;
-    let spec = spec.unwrap_or(&empty);
-    User {
-        name: spec.str_at(&["user"]).unwrap_or_default().to_owned(),
-        uid: spec.str_at(&["uid"]).unwrap_or_default().to_owned(),
-        groups: spec.items_at(&["groups"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        ..User::default()
-    }
-}
-
-/// What the authorizer would say to the request a review describes.
-fn access(user: &User, spec: Option<&Value>) -> Value {
-    let empty = Value::Null;
-    let spec = spec.unwrap_or(&empty);
-    let text = |path: &[&str]| spec.str_at(path).unwrap_or_default();
-    let (info, path) = match spec.get("resourceAttributes") {
-        Some(_) => {
-            let at = |field| text(&["resourceAttributes", field]).into();
-            let resource = ResourcePath {
-                group: at("group"),
-                version: at("version"),
-                namespace: at("namespace"),
-                resource: at("resource"),
-                name: at("name"),
-                subresource: at("subresource"),
-                ..ResourcePath::default()
-            };
-            (RequestInfo { resource: Some(resource), verb: "" }, "")
-        }
-        None => {
-            let verb = if text(&["nonResourceAttributes", "verb"]) == "get" { "get" } else { "" };
-            (RequestInfo { resource: None, verb }, text(&["nonResourceAttributes", "path"]))
-        }
-    };
-    let mut status = Map::new();
-    status.insert("allowed", authorization::authorize(user, &info, path).is_ok());
-    Value::Object(status)
-}
-
-fn rules(user: &User) -> Value {
-    let list = |items: &[&str]| Value::Array(items.iter().map(|i| Value::from(*i)).collect());
-    let mut status = Map::new();
-    let (mut resource_rules, mut other_rules) = (Vec::new(), Vec::new());
-    if user.is_in(MASTERS) {
-        let mut rule = Map::new();
-        for key in ["verbs", "apiGroups", "resources"] {
-            rule.insert(key, list(&["*"]));
-        }
-        resource_rules.push(Value::Object(rule));
-        let mut rule = Map::new();
-        rule.insert("verbs", list(&["*"]));
-        rule.insert("nonResourceURLs", list(&["*"]));
-        other_rules.push(Value::Object(rule));
-    }
-    status.insert("resourceRules", resource_rules);
-    status.insert("nonResourceRules", other_rules);
-    status.insert("incomplete", false);
-    Value::Object(status)
 }
 
 fn healthy(name: &str) -> Value {

@@ -14,20 +14,41 @@ pub struct Attributes<'a> {
     pub namespace: &'a str,
     pub group: &'a str,
     pub version: &'a str,
-    /// Empty if the question is about a path.
     pub resource: &'a str,
     pub subresource: &'a str,
     pub name: &'a str,
     /// The path, if the question is not about a resource.
-    pub path: &'a str,
+    pub path: Option<&'a str>,
     /// What a list or watch is limited to.
     pub field_selector: Option<&'a FieldSelector>,
     pub label_selector: Option<&'a LabelSelector>,
 }
 
-impl Attributes<'_> {
+impl<'a> Attributes<'a> {
+    /// About a whole resource; what is more particular is set on the outcome.
+    pub fn resource(user: &'a User, verb: &'a str, group: &'a str, resource: &'a str) -> Attributes<'a> {
+        Attributes {
+            user,
+            verb,
+            namespace: "",
+            group,
+            version: "*",
+            resource,
+            subresource: "",
+            name: "",
+            path: None,
+            field_selector: None,
+            label_selector: None,
+        }
+    }
+
+    /// About a path that is not a resource's.
+    pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Attributes<'a> {
+        Attributes { path: Some(path), version: "", ..Attributes::resource(user, verb, "", "") }
+    }
+
     pub fn is_resource_request(&self) -> bool {
-        !self.resource.is_empty()
+        self.path.is_none()
     }
 
     pub fn is_read_only(&self) -> bool {

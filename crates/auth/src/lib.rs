@@ -4,6 +4,9 @@
 //! here: requests, sockets, the store, the clock.
 
 mod attributes;
+pub mod node;
+pub mod rbac;
+pub mod service_account;
 mod user;
 
 pub use attributes::{Attributes, Decision};

@@ -3,7 +3,7 @@
 mod bench;
 mod server;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -25,9 +25,25 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
-        Command::Server(args) => server::run(args),
+        Command::Server(args) => server::run(args, flags(&matches)),
         Command::Bench(args) => bench::run(args),
     }
+}
+
+/// The flags of the chosen command, given or defaulted, by name.
+fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
+    let Some((_, chosen)) = matches.subcommand() else { return Vec::new() };
+    let mut flags: Vec<(String, String)> = chosen
+        .ids()
+        .filter_map(|id| {
+            let values = chosen.try_get_raw(id.as_str()).ok()??;
+            let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+            Some((id.as_str().replace('_', "-"), values.join(",")))
+        })
+        .collect();
+    flags.sort();
+    flags
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{Limits, Options, PortRange, RuntimeConfig, ServiceRanges};
+use corten_apiserver::{AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -59,12 +59,15 @@ pub(crate) struct Args {
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
+    /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
+    #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
+    authorization_mode: AuthorizationModes,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
     let started = Instant::now();
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
@@ -72,7 +75,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     log_to_stderr();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, started))
+    runtime.block_on(serve(args, flags, started))
 }
 
 fn log_to_stderr() {
@@ -85,7 +88,7 @@ fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
+async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
     let data_dir = &args.data_dir;
@@ -106,11 +109,13 @@ async fn serve(args: Args, started: Instant) -> anyhow::Result<()> {
         store,
         listener,
         runtime_config: args.runtime_config.clone(),
+        authorization_modes: args.authorization_mode.clone(),
         advertised,
         endpoint,
         service_ranges: args.service_cluster_ip_range,
         node_ports: args.service_node_port_range,
         limits: limits(&args),
+        flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));

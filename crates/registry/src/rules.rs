@@ -33,6 +33,8 @@ pub struct Rules {
     /// Where objects live below the store's root, as upstream lays out etcd.
     pub storage_prefix: &'static str,
     pub name: NameRule,
+    /// Whether finalizers must say whose they are.
+    pub qualified_finalizers: bool,
     pub generation: Generation,
     /// Fills in what was left out, in a whole tree that conforms to its type. Idempotent, and cheap where
     /// there is nothing to do.
@@ -84,6 +86,7 @@ impl Rules {
         stored_as: None,
         storage_prefix: "",
         name: NameRule::DnsSubdomain,
+        qualified_finalizers: true,
         generation: Generation::NONE,
         default: defaults::nothing,
         prepare_create: prepare::nothing_on_create,

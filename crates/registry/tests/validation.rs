@@ -3,7 +3,7 @@
 //!
 //! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
 //! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
-//! `old` changes the base into what is stored, `with` changes that into what is sent, to `subresource` if
+//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to `subresource` if
 //! there is one.
 
 use std::path::Path;
@@ -71,23 +71,36 @@ fn decoded(title: &str, mut object: Value) -> (Value, &'static Resource, &'stati
     (object, resource, rules)
 }
 
+/// Sets what an object is given when it is created.
+fn created(object: &mut Value) {
+    object.set(&["metadata", "uid"], "8b1e9d64-5a0c-4c3e-8d53-1e2bf2f7a9c1");
+    object.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
+}
+
 /// Every complaint about a case.
 fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
     let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
     let mut errors = ErrorList::new();
     let Some(old) = case.get("old") else {
         let (mut object, resource, rules) = decoded(title, patched(base, case.get("with")));
+        if rules.stored {
+            created(&mut object);
+        }
         rules.prepare_for_create(&mut object, &request);
         rules.validate_for_create(resource.namespaced, &object, &mut errors);
         return errors;
     };
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
+    created(&mut stored);
+    let status = sent_first.get("status").and_then(|_| stored.get("status")).cloned();
     rules.prepare_for_create(&mut stored, &request);
+    if let Some(status) = status {
+        stored.set(&["status"], status);
+    }
     let (mut object, ..) = decoded(title, patched(&sent_first, case.get("with")));
+    created(&mut object);
     for tree in [&mut stored, &mut object] {
-        tree.set(&["metadata", "uid"], "8b1e9d64-5a0c-4c3e-8d53-1e2bf2f7a9c1");
-        tree.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
         tree.set(&["metadata", "resourceVersion"], "7");
     }
     let subresource = case.str_at(&["subresource"]).unwrap_or_default();

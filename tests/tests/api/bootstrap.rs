@@ -181,7 +181,7 @@ fn what_the_administrator_took_over_stays() {
     mine["metadata"] = json!({"annotations": {AUTO_UPDATE: "false"}});
     level(&server, "system", &mine);
     level(&server, "workload-low", &shares);
-    level(&server, "catch-all", &mine);
+    level(&server, "catch-all", &json!({"metadata": {"annotations": {AUTO_UPDATE: "false"}}}));
     server.restart();
     let found = |name: &str| {
         let object = server.client().get(format!("{LEVELS}/{name}")).expect(200);

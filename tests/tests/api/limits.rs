@@ -11,24 +11,25 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 fn stranger(server: &Server) -> Client {
     let pki = server.directory().path().join("pki");
     let now = SystemTime::now();
-    let authority = Authority::load_or_create(&pki, "ca", "kubernetes-ca", now).unwrap();
+    let authority =
+        Authority::load_or_create(&pki, "ca", "kubernetes-ca", now).expect("the cluster's authority");
     let request = LeafRequest {
         common_name: "alice".to_owned(),
         organization: Some("devs".to_owned()),
         sans: Sans::default(),
         usage: LeafUsage::Client,
     };
-    let leaf = authority.issue(&request, now).unwrap();
+    let leaf = authority.issue(&request, now).expect("a certificate");
     server.client_as(Identity::Certificate { cert_pem: &leaf.cert_pem, key_pem: &leaf.key_pem })
 }
 
 /// Begins a request and leaves it unfinished; it is being worked on as long as the connection lives.
 fn begin(server: &Server) -> corten_testkit::Connection {
-    let mut connection = server.client().connect().unwrap();
+    let mut connection = server.client().connect().expect("a connection");
     let head = format!(
         "POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
     );
-    connection.send(head.as_bytes()).unwrap();
+    connection.send(head.as_bytes()).expect("half a request");
     connection
 }
 

@@ -77,8 +77,8 @@ fn hashes_name_the_stored_version() {
     assert_eq!(hash("autoscaling", "v1", "horizontalpodautoscalers").as_deref(), Some("qwQve8ut294="));
     assert_eq!(hash("autoscaling", "v2", "horizontalpodautoscalers").as_deref(), Some("qwQve8ut294="));
     assert_eq!(hash("", "v1", "bindings"), None);
-    for (group, name, version) in STORED_OLDER {
-        assert!(resources::all().iter().any(|r| (r.group, r.name, r.version) == (*group, *name, *version)));
+    for (group, name, _) in STORED_OLDER {
+        assert!(resources::all().iter().any(|r| (r.group, r.name) == (*group, *name)), "{group} {name}");
     }
 }
 
@@ -113,7 +113,7 @@ fn the_aggregated_form_says_the_same_in_one_answer() {
 
 #[test]
 fn the_root_lists_every_path_once() {
-    let paths = root_paths(&served(), &["/version", "/api", "/healthz"]);
+    let paths = root_paths(&served(), ["/version", "/api", "/healthz"].into_iter().map(str::to_owned));
     let paths: Vec<_> = paths.items_at(&["paths"]).iter().map(|p| p.as_str().unwrap()).collect();
     assert!(paths.is_sorted_by(|a, b| a < b), "{paths:?}");
     for path in

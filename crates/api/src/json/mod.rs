@@ -1,6 +1,7 @@
 //! JSON text to `Value` and back, with Go's notion of what is an error and what it is called.
 
 mod parse;
+mod scan;
 mod write;
 
 pub use parse::{Duplicate, ParseError, member_paths, parse, parse_reporting};

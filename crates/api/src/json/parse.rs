@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use memchr::memchr3;
 use thiserror::Error;
 
+use super::scan::plain_run;
 use crate::value::{Map, Str, Value};
 
 /// Deeper input is refused. Far beyond any real object, far below what the stack allows.
@@ -16,8 +17,6 @@ const MAX_DEPTH: usize = 256;
 
 /// More duplicates than this are not worth reporting; upstream stops there too.
 const MAX_DUPLICATES: usize = 100;
-/// Room for the members of most objects, so that few grow while they are read.
-const USUAL_MEMBERS: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
@@ -62,7 +61,7 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(text),
     };
-    let mut parser = Parser { text: &text, at: 0, duplicates, order: None, path: Vec::new() };
+    let mut parser = Parser { duplicates, ..Parser::new(&text) };
     let value = parser.value(0)?;
     parser.skip_space();
     match parser.peek() {
@@ -75,8 +74,7 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
 pub fn member_paths(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let mut order = Vec::new();
-    let mut parser =
-        Parser { text: &text, at: 0, duplicates: None, order: Some(&mut order), path: Vec::new() };
+    let mut parser = Parser { order: Some(&mut order), ..Parser::new(&text) };
     // What cannot be read has no order; the paths up to there do.
     let _ = parser.value(0);
     order
@@ -93,9 +91,16 @@ struct Parser<'a, 'd> {
     duplicates: Option<&'d mut Vec<Duplicate>>,
     order: Option<&'d mut Vec<String>>,
     path: Vec<Step<'a>>,
+    /// Members of the objects being read, innermost last: each object is given exactly the room it needs
+    /// once it is whole.
+    members: Vec<(Str, Value)>,
 }
 
-impl<'a> Parser<'a, '_> {
+impl<'a, 'd> Parser<'a, 'd> {
+    fn new(text: &'a str) -> Parser<'a, 'd> {
+        Parser { text, at: 0, duplicates: None, order: None, path: Vec::new(), members: Vec::new() }
+    }
+
     fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
@@ -152,12 +157,12 @@ impl<'a> Parser<'a, '_> {
             self.at += 1;
             return Ok(Map::new());
         }
-        let mut entries = Vec::with_capacity(USUAL_MEMBERS);
+        let first = self.members.len();
         loop {
             let key = self.key()?;
             let text = Str::new(&key);
             let value = if key == "fieldsV1" { self.raw(depth + 1)? } else { self.member(key, depth)? };
-            entries.push((text, value));
+            self.members.push((text, value));
             self.skip_space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -168,6 +173,7 @@ impl<'a> Parser<'a, '_> {
                 _ => return Err(self.unexpected("after object key:value pair")),
             }
         }
+        let entries: Vec<(Str, Value)> = self.members.drain(first..).collect();
         let (duplicates, path) = (&mut self.duplicates, &self.path);
         Ok(Map::from_unsorted(entries, |key| {
             if let Some(duplicates) = duplicates
@@ -228,7 +234,7 @@ impl<'a> Parser<'a, '_> {
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
             return Ok(Value::Raw(Str::new(text)));
         }
-        let tree = Parser { text, at: 0, duplicates: None, order: None, path: Vec::new() }.value(depth)?;
+        let tree = Parser::new(text).value(depth)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 
@@ -284,21 +290,17 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, ParseError> {
-        self.at += 1;
-        let start = self.at;
-        let bytes = self.bytes();
-        loop {
-            match bytes.get(self.at) {
-                None => return Err(ParseError::UnexpectedEnd),
-                Some(b'"') => {
-                    let text = &self.text[start..self.at];
-                    self.at += 1;
-                    return Ok(Cow::Borrowed(text));
-                }
-                Some(b'\\') => return self.escaped_string(start),
-                Some(0..0x20) => return Err(self.unexpected("in string literal")),
-                Some(_) => self.at += 1,
+        let start = self.at + 1;
+        self.at = start + plain_run(&self.bytes()[start..]);
+        match self.peek() {
+            Some(b'"') => {
+                let text = &self.text[start..self.at];
+                self.at += 1;
+                Ok(Cow::Borrowed(text))
             }
+            Some(b'\\') => self.escaped_string(start),
+            Some(_) => Err(self.unexpected("in string literal")),
+            None => Err(ParseError::UnexpectedEnd),
         }
     }
 

@@ -1,5 +1,6 @@
 //! `Value` to compact JSON text.
 
+use super::scan::plain_run;
 use crate::value::Value;
 
 /// Appends the JSON of a value.
@@ -86,31 +87,25 @@ pub fn write_to_string(value: &Value) -> String {
 
 /// Appends a quoted JSON string.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (i, byte) in bytes.iter().enumerate() {
-        let escape: &[u8] = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            8 => b"\\b",
-            12 => b"\\f",
-            0..0x20 => {
-                out.extend_from_slice(&bytes[written..i]);
-                out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
-                written = i + 1;
-                continue;
-            }
-            _ => continue,
-        };
-        out.extend_from_slice(&bytes[written..i]);
-        out.extend_from_slice(escape);
-        written = i + 1;
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest));
+        out.extend_from_slice(plain);
+        let Some((byte, after)) = special.split_first() else { break };
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+        rest = after;
     }
-    out.extend_from_slice(&bytes[written..]);
     out.push(b'"');
 }
 

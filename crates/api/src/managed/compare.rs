@@ -39,7 +39,7 @@ pub(super) fn zero_object(schema: &Struct) -> Value {
     Value::Object(kept.map(|f| (f.name.clone(), zero(&f.kind, f.pointer))).collect())
 }
 
-fn zero(kind: &Kind, pointer: bool) -> Value {
+pub(super) fn zero(kind: &Kind, pointer: bool) -> Value {
     match kind {
         _ if pointer => Value::Null,
         Kind::String => Value::String(Str::new_static("")),

@@ -46,16 +46,7 @@ impl Element {
     /// Appends the element as a quoted JSON string.
     pub(super) fn write(&self, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
         if let Element::Field(name) = self {
-            out.extend_from_slice(b"\"f:");
-            if name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
-                scratch.clear();
-                json::write_string(scratch, name);
-                out.extend_from_slice(&scratch[1..]);
-            } else {
-                out.extend_from_slice(name.as_bytes());
-                out.push(b'"');
-            }
-            return;
+            return write_field(name, out, scratch);
         }
         scratch.clear();
         match self {
@@ -88,6 +79,19 @@ impl Element {
             Element::Value(_) => 2,
             Element::Index(_) => 3,
         }
+    }
+}
+
+/// Appends a field as a quoted JSON string.
+pub(super) fn write_field(name: &str, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"f:");
+    if name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+        scratch.clear();
+        json::write_string(scratch, name);
+        out.extend_from_slice(&scratch[1..]);
+    } else {
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'"');
     }
 }
 

@@ -50,6 +50,14 @@ impl Entry {
         Entry { map, set: Some(set) }
     }
 
+    /// An entry whose fields are already in words.
+    pub(super) fn of_text(ctx: &Context<'_>, manager: &str, operation: Operation, text: Str) -> Entry {
+        let mut entry = Entry::new(ctx, manager, operation, Set::new());
+        entry.map.insert("fieldsV1", Value::Raw(text));
+        entry.set = None;
+        entry
+    }
+
     fn text_of(&self, key: &str) -> &str {
         self.map.get(key).and_then(Value::as_str).unwrap_or_default()
     }

@@ -12,6 +12,7 @@
 
 mod apply;
 mod compare;
+mod created;
 mod element;
 mod entries;
 mod fields;
@@ -149,6 +150,16 @@ fn take_changes(
     new: &Value,
     entries: &mut Vec<Entry>,
 ) -> Result<(), String> {
+    if old.is_none()
+        && entries.is_empty()
+        && let Some(text) = created::fields(new, ctx.schema, ctx.filter)
+    {
+        let mut own = Entry::of_text(ctx, ctx.manager, Operation::Update, text);
+        own.set_time(ctx.now);
+        entries.push(own);
+        entries.retain(|e| !e.is_empty());
+        return Ok(());
+    }
     let zero;
     let old = match old {
         Some(old) => old,

@@ -64,6 +64,10 @@ impl Set {
         })
     }
 
+    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+        self.find_field(name).ok().map(|i| &self.nodes[i])
+    }
+
     pub(super) fn node(&self, element: &Element) -> Option<&Node> {
         self.find(element).ok().map(|i| &self.nodes[i])
     }

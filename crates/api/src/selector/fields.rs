@@ -33,6 +33,11 @@ impl FieldSelector {
         FieldSelector { requirements: vec![FieldRequirement { field, equal: true, value }] }
     }
 
+    /// All of the requirements.
+    pub fn all(requirements: Vec<FieldRequirement>) -> FieldSelector {
+        FieldSelector { requirements }
+    }
+
     /// Parses a query parameter: `metadata.name=x,spec.nodeName!=y`.
     pub fn parse(text: &str) -> Result<FieldSelector, SelectorError> {
         let mut terms = split_terms(text);

@@ -83,6 +83,14 @@ impl Addressing {
         set("ipFamilyPolicy", self.policy.clone().map(Value::from));
     }
 
+    /// A service that has nothing but this.
+    pub(super) fn tree(&self) -> Value {
+        let mut service = Value::object();
+        service.set(&["spec", "type"], self.kind.clone());
+        self.write(&mut service);
+        service
+    }
+
     pub(super) fn is_external_name(&self) -> bool {
         self.kind == "ExternalName"
     }

@@ -9,7 +9,6 @@ use corten_api::{Status, Str, Value};
 
 use super::addressing::Addressing;
 use super::cidr::{Cidr, Family};
-use super::given::parse;
 
 /// Why an address cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +27,11 @@ pub(crate) enum AddressError {
 pub(super) trait Pool {
     fn take_any(&mut self, family: Family) -> Result<IpAddr, AddressError>;
     fn take(&mut self, address: IpAddr) -> Result<(), AddressError>;
+}
+
+/// An address of any form it may have been stored in.
+fn parse(ip: &str) -> Option<IpAddr> {
+    corten_registry::parse_address(ip).map(|address| address.to_canonical())
 }
 
 /// Gives a new service, or one that had none, its addresses.

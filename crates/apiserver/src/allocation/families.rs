@@ -2,10 +2,10 @@
 
 use corten_api::status::ErrorList;
 use corten_api::{Str, Value};
+use corten_registry::service_addresses_fit;
 
 use super::addressing::{Addressing, NONE, REQUIRE, SINGLE, family_of};
 use super::cidr::Family;
-use super::given::check_given;
 
 /// The families of the cluster's services, the default one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +38,11 @@ pub(super) fn complete(
             None => Str::new_static(SINGLE),
         });
     }
-    check_given(service, old)?;
     let mut errors = ErrorList::new();
+    // Validation says the same again of what becomes of the service.
+    if !service_addresses_fit(&service.tree(), old.map(Addressing::tree).as_ref(), &mut errors) {
+        return Err(errors);
+    }
     if let Some(old) = old {
         reduce(service, old, &mut errors);
     }

@@ -12,7 +12,6 @@ mod addressing;
 mod cidr;
 mod cluster_ips;
 mod families;
-mod given;
 mod live;
 mod node_ports;
 mod ports;
@@ -199,16 +198,29 @@ fn write_ports(ports: &Ports, expect: Expect) -> Op {
     Op::Put { key: PORT_RECORD.into(), expect, value: NewValue::from(ports.encode()), lease: None }
 }
 
-/// How much is given out and how much is left: of each range of addresses, and of the node ports.
-pub(crate) fn usage(backend: &Backend) -> (Vec<(String, u128, u128)>, (usize, usize)) {
+/// How much of something is given out, and how much is left.
+pub(crate) struct Usage {
+    pub(crate) of: String,
+    pub(crate) taken: u128,
+    pub(crate) free: u128,
+}
+
+/// What is given out of each range of addresses.
+pub(crate) fn address_usage(backend: &Backend) -> Vec<Usage> {
     let objects = backend.catalog.cache(live::GROUP, "ipaddresses").map(|c| c.snapshot("", None).objects);
-    let taken: Vec<IpAddr> =
+    let addresses: Vec<IpAddr> =
         objects.unwrap_or_default().iter().filter_map(|object| object.name.parse().ok()).collect();
-    let of_range = |range: &cidr::Cidr| {
-        let used = taken.iter().filter(|address| range.offers(**address)).count() as u128;
-        (range.to_string(), used, range.size().saturating_sub(used))
+    let usage = |range: &cidr::Cidr| {
+        let taken = addresses.iter().filter(|address| range.offers(**address)).count() as u128;
+        Usage { of: range.to_string(), taken, free: range.size().saturating_sub(taken) }
     };
-    (live::all_ranges(backend).iter().map(of_range).collect(), taken_ports(backend).0.counts())
+    live::all_ranges(backend).iter().map(usage).collect()
+}
+
+/// What is given out of the node ports.
+pub(crate) fn port_usage(backend: &Backend) -> Usage {
+    let (taken, free) = taken_ports(backend).0.counts();
+    Usage { of: backend.allocators.node_ports.to_string(), taken: taken as u128, free: free as u128 }
 }
 
 fn invalid(name: &str, errors: &ErrorList) -> Status {

@@ -39,6 +39,13 @@ pub(crate) struct Local<'a> {
 
 const EVENTS: Kind = Kind { group: "events.k8s.io", version: "v1", resource: "events", kind: "Event" };
 
+impl Failure {
+    /// A step that could not be taken.
+    pub(crate) fn new(what: &'static str, message: String) -> Failure {
+        Failure { what, name: String::new(), code: StatusCode::INTERNAL_SERVER_ERROR, message }
+    }
+}
+
 impl Kind {
     fn api_version(&self) -> String {
         corten_api::resources::api_version(self.group, self.version)

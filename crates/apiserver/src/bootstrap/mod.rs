@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(crate) use local::{Failure, Kind, Local};
 
-use crate::{Server, allocation};
+use crate::{Server, allocation, authorization};
 
 /// How long changes are let settle before they are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -36,7 +36,11 @@ const STAGES: [&[Step]; 2] = [
         |local| priority_classes::ensure(local).boxed(),
         |local| flow_control::ensure(local).boxed(),
     ],
-    &[|local| kubernetes_service::ensure(local).boxed(), |local| repair(local).boxed()],
+    &[
+        |local| kubernetes_service::ensure(local).boxed(),
+        |local| roles(local).boxed(),
+        |local| repair(local).boxed(),
+    ],
 ];
 
 /// What is looked after from then on: the kinds whose changes matter, and the step to take.
@@ -89,6 +93,10 @@ pub(crate) async fn withdraw(server: &Arc<Server>) {
     if let Err(failure) = kubernetes_service::withdraw(&Local::new(server)).await {
         tracing::warn!(error = %failure, "this server's address could not be withdrawn");
     }
+}
+
+async fn roles(local: &Local<'_>) -> Result<(), Failure> {
+    authorization::bootstrap::run(local.server()).await.map_err(|why| Failure::new("roles", why))
 }
 
 async fn repair(local: &Local<'_>) -> Result<(), Failure> {

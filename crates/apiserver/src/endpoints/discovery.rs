@@ -4,27 +4,23 @@ use corten_api::discovery::{self, AggregatedVersion, Document};
 use corten_api::{Status, Value};
 use http::HeaderMap;
 
-use super::tagged;
+use super::{Health, tagged};
 use crate::Server;
 use crate::negotiate::{self, View};
 use crate::request::Query;
 use crate::respond::{self, Answer};
 
-/// The server's own paths, as the root lists them.
-const OWN_PATHS: [&str; 14] = [
-    "/healthz",
-    "/healthz/etcd",
-    "/healthz/log",
-    "/healthz/ping",
-    "/livez",
-    "/livez/etcd",
-    "/livez/log",
-    "/livez/ping",
+/// The server's own paths besides those of health, as the root lists them.
+const OWN_PATHS: [&str; 10] = [
+    "/.well-known/openid-configuration",
+    "/flagz",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
-    "/readyz",
+    "/openid/v1/jwks",
+    "/statusz",
     "/version",
 ];
 
@@ -38,12 +34,16 @@ pub(super) fn answer(
     let wanted = negotiate::wanted(headers, query.get("pretty"), false)?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let plain = |value: Value| Ok(respond::tree(200, &value, wanted));
-    let known = |value: Option<Value>| match value {
+    let known = |value: Option<Value>, group: &str| match value {
         Some(value) => plain(value),
+        None if server.backend.catalog.serves_group(group) => Err(Status::unknown_path()),
         None => Ok(respond::text(404, "404 page not found\n")),
     };
     match segments.as_slice() {
-        [""] => plain(discovery::root_paths(served, &OWN_PATHS)),
+        [""] => {
+            let own = OWN_PATHS.into_iter().map(str::to_owned).chain(Health::paths());
+            plain(discovery::root_paths(served, own))
+        }
         ["api"] => match aggregated_version(wanted.view) {
             Some(version) => Ok(document(headers, version, &discovery::aggregated_api(served, version))),
             None => plain(discovery::api_versions(served, &server.advertised)),
@@ -52,9 +52,9 @@ pub(super) fn answer(
             Some(version) => Ok(document(headers, version, &discovery::aggregated_apis(served, version))),
             None => plain(discovery::api_group_list(served)),
         },
-        ["api", version] => known(discovery::api_resource_list(served, "", version)),
-        ["apis", group] => known(discovery::api_group(served, group)),
-        ["apis", group, version] => known(discovery::api_resource_list(served, group, version)),
+        ["api", version] => known(discovery::api_resource_list(served, "", version), ""),
+        ["apis", group] => known(discovery::api_group(served, group), group),
+        ["apis", group, version] => known(discovery::api_resource_list(served, group, version), group),
         _ => Err(Status::unknown_path()),
     }
 }

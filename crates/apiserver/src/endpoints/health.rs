@@ -46,6 +46,8 @@ const COMMON: [&str; 32] = [
     "shutdown",
 ];
 
+const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
+
 pub(crate) struct Health {
     ready: AtomicBool,
     stopping: AtomicBool,
@@ -73,11 +75,33 @@ impl Health {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// Every path that is answered here.
+    pub(super) fn paths() -> impl Iterator<Item = String> {
+        ENDPOINTS.into_iter().flat_map(|endpoint| {
+            let checks = Self::checks(endpoint).into_iter().map(move |check| format!("/{endpoint}/{check}"));
+            std::iter::once(format!("/{endpoint}")).chain(checks)
+        })
+    }
+
+    /// The checks as metrics: one gauge per check and endpoint.
+    pub(super) fn metrics(&self) -> String {
+        let name = "kubernetes_healthcheck";
+        let mut text = format!(
+            "# HELP {name} [STABLE] This metric records the result of a single healthcheck.\n# TYPE {name} gauge\n"
+        );
+        for endpoint in ENDPOINTS {
+            for check in Self::checks(endpoint) {
+                let value = u8::from(self.failure(check).is_none());
+                text.push_str(&format!("{name}{{name={check:?},type={endpoint:?}}} {value}\n"));
+            }
+        }
+        text
+    }
+
     fn checks(endpoint: &str) -> Vec<&'static str> {
         let first: &[&str] = match endpoint {
             "readyz" => &["ping", "log", "etcd", "etcd-readiness", "informer-sync"],
-            "livez" => &["ping", "log", "loopback-serving-certificate", "etcd"],
-            _ => &["ping", "log", "etcd"],
+            _ => &["ping", "log", "loopback-serving-certificate", "etcd"],
         };
         let rest = COMMON.iter().filter(|c| endpoint == "readyz" || **c != "shutdown");
         first.iter().chain(rest).copied().collect()

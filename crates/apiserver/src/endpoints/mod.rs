@@ -3,6 +3,7 @@
 mod discovery;
 mod health;
 mod openapi;
+mod status;
 
 use corten_api::Status;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
@@ -16,6 +17,8 @@ use crate::negotiate;
 use crate::request::Query;
 use crate::respond::{self, Answer};
 
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// Answers a path that names no resource.
 pub(crate) fn answer(
     server: &Server,
@@ -25,20 +28,29 @@ pub(crate) fn answer(
     headers: &HeaderMap,
 ) -> Result<Answer, Status> {
     let trimmed = if path.len() > 1 { path.trim_end_matches('/') } else { path };
-    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let reads = *method == Method::GET;
     let mut segments = trimmed.split('/').skip(1);
     match segments.next().unwrap_or_default() {
-        "healthz" | "livez" | "readyz" => Ok(server.health.answer(trimmed, query)),
+        "healthz" | "livez" | "readyz" => Ok(server.health.answer(path, query)),
+        "statusz" if path == "/statusz" => Ok(respond::text(200, status::page(server))),
+        "flagz" if path == "/flagz" => Ok(respond::text(200, status::flags(server))),
         "version" if trimmed == "/version" && reads => {
             Ok(respond::tree(200, &crate::version::info(), pretty_json()))
         }
-        "metrics" if trimmed == "/metrics" => {
+        "metrics" if path == "/metrics/slis" => {
+            Ok(respond::bytes(200, METRICS_TYPE, server.health.metrics().into_bytes()))
+        }
+        "metrics" if path == "/metrics" => {
             let text = server.metrics.render(&server.backend, &server.lanes);
-            Ok(respond::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text.into_bytes()))
+            Ok(respond::bytes(200, METRICS_TYPE, text.into_bytes()))
         }
         "openapi" => openapi::answer(server, trimmed, query, headers),
         "" => discovery::answer(server, trimmed, query, headers),
-        "api" | "apis" if reads => discovery::answer(server, trimmed, query, headers),
+        "index.html" if path == "/index.html" => discovery::answer(server, "/", query, headers),
+        // The list of groups answers whatever the method is.
+        "api" | "apis" if reads || (trimmed == "/apis" && *method != Method::HEAD) => {
+            discovery::answer(server, trimmed, query, headers)
+        }
         "api" | "apis" | "version" if !reads => Err(Status::method_not_allowed()),
         _ => Ok(respond::text(404, "404 page not found\n")),
     }

@@ -55,14 +55,30 @@ pub(super) fn answer(
         version: crate::version::GIT_VERSION,
         descriptions: &prose,
     };
+    let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if accept.split(',').all(|clause| !is_served(clause)) {
+        return Ok(empty(http::StatusCode::NOT_ACCEPTABLE));
+    }
     match path {
         "/openapi/v2" => Ok(v2(&documents, headers)),
-        "/openapi/v3" => Ok(respond::bytes(200, "application/json", documents.v3_index())),
+        "/openapi/v3" => Ok(respond::bytes(200, "text/plain; charset=utf-8", documents.v3_index())),
         _ => {
             let name = path.strip_prefix("/openapi/v3/").ok_or_else(Status::unknown_path)?;
             v3(&documents, name, query, headers)
         }
     }
+}
+
+fn is_served(clause: &str) -> bool {
+    let media_type = clause.split(';').next().unwrap_or_default().trim();
+    let known = ["", "*/*", "application/*", "application/json", V2_PROTOBUF, V2_PROTOBUF_DOTTED];
+    known.contains(&media_type) || media_type.starts_with("application/com.github.proto-openapi.spec.v3")
+}
+
+fn empty(status: http::StatusCode) -> Answer {
+    let mut answer = http::Response::new(ResponseBody::Empty);
+    *answer.status_mut() = status;
+    answer
 }
 
 fn v2(documents: &OpenApi<'_>, headers: &HeaderMap) -> Answer {
@@ -76,12 +92,11 @@ fn v2(documents: &OpenApi<'_>, headers: &HeaderMap) -> Answer {
 }
 
 fn v3(documents: &OpenApi<'_>, name: &str, query: &Query, headers: &HeaderMap) -> Result<Answer, Status> {
-    let hash = documents.v3_hash(name).ok_or_else(Status::unknown_path)?;
+    let Some(hash) = documents.v3_hash(name) else { return Ok(empty(http::StatusCode::NOT_FOUND)) };
     if let Some(asked) = query.get("hash")
         && asked != hash
     {
-        let mut answer = http::Response::new(ResponseBody::Empty);
-        *answer.status_mut() = http::StatusCode::MOVED_PERMANENTLY;
+        let mut answer = empty(http::StatusCode::MOVED_PERMANENTLY);
         if let Ok(location) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={hash}")) {
             answer.headers_mut().insert(LOCATION, location);
         }
@@ -90,9 +105,14 @@ fn v3(documents: &OpenApi<'_>, name: &str, query: &Query, headers: &HeaderMap) -
     let body = documents.v3_document(name).ok_or_else(Status::unknown_path)?;
     let etag = format!("\"{hash}\"");
     let mut answer = tagged(headers, &etag, || respond::bytes(200, "application/json", body));
+    let caching = if query.get("hash").is_some() { "public, immutable" } else { "no-cache, private" };
+    answer.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static(caching));
     if query.get("hash").is_some() {
-        let immutable = HeaderValue::from_static("public, immutable, max-age=31536000");
-        answer.headers_mut().insert(http::header::CACHE_CONTROL, immutable);
+        let in_a_year = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(365 * 24);
+        let expires = in_a_year.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        if let Ok(expires) = HeaderValue::from_str(&expires) {
+            answer.headers_mut().insert(http::header::EXPIRES, expires);
+        }
     }
     Ok(answer)
 }

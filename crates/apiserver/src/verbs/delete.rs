@@ -16,6 +16,7 @@ use super::write::RACE_RETRIES;
 use super::{commit, list, write};
 use crate::admission::{self, Attributes, Operation};
 use crate::call::{self, Call};
+use crate::decode;
 use crate::negotiate::{self, Format};
 use crate::object::Object;
 use crate::request::Query;
@@ -58,19 +59,23 @@ impl DeleteOptions {
         let schema =
             schema::lookup("meta/v1", "DeleteOptions").ok_or_else(|| Status::internal("no DeleteOptions"))?;
         let unreadable = |e: &dyn std::fmt::Display| Status::bad_request(e.to_string());
+        let no_kind = |e: &dyn std::fmt::Display| {
+            Status::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+        };
         let mut tree = match negotiate::body_format(&call.headers)? {
-            Format::Json => json::parse(&call.body).map_err(|e| unreadable(&e))?,
-            Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| unreadable(&e))?,
+            Format::Json => json::parse(&call.body).map_err(|e| no_kind(&e))?,
+            Format::Yaml => yaml::to_value(&call.body, &mut Vec::new()).map_err(|e| no_kind(&e))?,
             Format::Protobuf => {
                 let envelope = protobuf::decode_envelope(&call.body).map_err(|e| unreadable(&e))?;
                 protobuf::decode(&schema, envelope.raw).map_err(|e| unreadable(&e))?
             }
         };
+        if !matches!(tree, Value::Object(_) | Value::Null) {
+            return Err(no_kind(&decode::not_an_object(&tree)));
+        }
         let kind = meta::kind(&tree).to_owned();
         if !matches!(kind.as_str(), "" | "DeleteOptions") {
-            return Err(Status::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
-            )));
+            return Err(Status::bad_request(decode::unregistered(&kind, meta::api_version(&tree))));
         }
         conform(&mut tree, &schema, Extent::Whole, &mut Vec::new()).map_err(|e| unreadable(&e))?;
         let mut options = Self::read_tree(&tree)?;

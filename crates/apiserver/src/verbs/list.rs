@@ -4,6 +4,7 @@
 //! documentation says. The cache is never behind an acknowledged write, so "most recent" needs no waiting,
 //! and a revision it has not reached does not exist.
 
+use std::num::ParseIntError;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -16,12 +17,13 @@ use crate::call::Call;
 use crate::filter::Filter;
 use crate::negotiate;
 use crate::object::Object;
+use crate::request::go_parse_error;
 use crate::respond::{self, Answer, ListMeta};
 
 pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
     let wanted = call.wanted()?;
     let cache = cache(call)?;
-    let revision = resource_version(call.query.text("resourceVersion"))?;
+    let revision = resource_version(call.query.text("resourceVersion")).map_err(Status::unexplained)?;
     not_future(revision, cache)?;
     let object = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
     respond::object(200, &call.served, &object.json, wanted, &call.table_query()?)
@@ -35,14 +37,13 @@ pub(crate) fn cache(call: &Call) -> Result<&Arc<Cache>, Status> {
 }
 
 /// A resourceVersion parameter: nothing, or a whole number.
-pub(crate) fn resource_version(text: &str) -> Result<u64, Status> {
+pub(crate) fn resource_version(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| {
-        Status::bad_request(format!(
-            "invalid resource version: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        ))
+    text.parse().map_err(|error: ParseIntError| {
+        let why = go_parse_error("ParseUint", text, &error);
+        format!("resourceVersion: Invalid value: {text:?}: {why}")
     })
 }
 
@@ -78,7 +79,12 @@ pub(super) async fn select(call: &Call) -> Result<(Vec<Arc<Object>>, ListMeta), 
     let options = options(call, cache)?;
     let snapshot = snapshot(call, cache, &options.from).await?;
     let revision = snapshot.revision;
-    Ok(page(cache, snapshot.objects, &filter, options.limit, revision))
+    Ok(page(&scope(call, cache), snapshot.objects, &filter, options.limit, revision))
+}
+
+/// What the keys of everything a list can show begin with.
+fn scope(call: &Call, cache: &Cache) -> String {
+    cache.scope(&call.at.namespace)
 }
 
 /// The objects a list, watch or collection delete is about.
@@ -103,9 +109,11 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        return Ok(Options { limit, from: decode_continue(token, &cache.scope(""))? });
+        let limit = if version == "0" { 0 } else { limit };
+        return Ok(Options { limit, from: decode_continue(token, &scope(call, cache))? });
     }
-    let revision = resource_version(version)?;
+    let revision = resource_version(version)
+        .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
     not_future(revision, cache)?;
     let exact = matching == "Exact" || (matching.is_empty() && limit > 0 && revision > 0);
     let from =
@@ -149,7 +157,7 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
     }
     cache.snapshot_from_history(namespace, after, revision).await.map_err(|error| match error {
         corten_store::Error::Compacted { .. } => match after {
-            Some(after) => expired_continue(after, &cache.scope("")),
+            Some(after) => expired_continue(after, &scope(call, cache)),
             None => Status::expired("The resourceVersion for the provided list is too old."),
         },
         error => Status::internal(error),
@@ -158,7 +166,7 @@ async fn snapshot(call: &Call, cache: &Cache, from: &Position) -> Result<Snapsho
 
 /// The matching objects of one page, and what the list says of itself.
 fn page(
-    cache: &Cache,
+    scope: &str,
     objects: Vec<Arc<Object>>,
     filter: &Filter,
     limit: usize,
@@ -189,55 +197,68 @@ fn page(
         }
     }
     if more && let Some(last) = page.last() {
-        list_meta.continue_token = encode_continue(&last.key, &cache.scope(""), Some(revision));
+        list_meta.continue_token = encode_continue(&last.key, scope, Some(revision));
         list_meta.remaining = (!filter.is_selective()).then(|| (total - seen) as u64);
     }
     (page, list_meta)
 }
 
-/// A token that goes on after a key, at a revision or (`None`) at whatever is newest then.
-fn encode_continue(key: &str, prefix: &str, revision: Option<u64>) -> String {
+/// A token that goes on after a key, at a revision or (`None`) at whatever is newest then. Keys are given
+/// relative to the scope of the list.
+fn encode_continue(key: &str, scope: &str, revision: Option<u64>) -> String {
     let mut map = Map::new();
     map.insert("v", "meta.k8s.io/v1");
     map.insert("rv", revision.map_or(-1, |r| r as i64));
-    map.insert("start", format!("{}\0", key.strip_prefix(prefix).unwrap_or(key)));
+    map.insert("start", format!("/{}\0", key.strip_prefix(scope).unwrap_or(key)));
     URL_SAFE_NO_PAD.encode(json::write_to_string(&Value::Object(map)))
 }
 
-fn decode_continue(token: &str, prefix: &str) -> Result<Position, Status> {
+fn decode_continue(token: &str, scope: &str) -> Result<Position, Status> {
     let invalid =
         |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|e| invalid(&e.to_string()))?;
+    let text = URL_SAFE_NO_PAD.decode(token).map_err(|e| invalid(&base64_error(token, &e)))?;
     let token = json::parse(&text).map_err(|e| invalid(&e.to_string()))?;
-    if token.str_at(&["v"]) != Some("meta.k8s.io/v1") {
-        return Err(invalid("server does not recognize this encoded version"));
+    let version = token.str_at(&["v"]).unwrap_or_default();
+    if version != "meta.k8s.io/v1" {
+        return Err(invalid(&format!("server does not recognize this encoded version {version}")));
     }
-    let (Some(revision), Some(start)) = (token.int_at(&["rv"]), token.str_at(&["start"])) else {
+    let revision = token.int_at(&["rv"]).unwrap_or(0);
+    if revision == 0 || revision < -1 {
         return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
-    };
-    if start.is_empty() || start.split('/').any(|part| part == "..") {
-        return Err(invalid("encoded start key is invalid"));
     }
-    let after = Some(format!("{prefix}{}", start.trim_end_matches('\0')));
-    Ok(match revision {
-        -1 => Position::Newest { after },
-        0 => return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
-        revision => Position::Exact {
-            revision: u64::try_from(revision)
-                .map_err(|_| invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"))?,
-            after,
-        },
+    let start = token.str_at(&["start"]).unwrap_or_default();
+    if start.is_empty() {
+        return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    let relative = start.strip_prefix('/').unwrap_or(start);
+    // A key that climbs out of the list's scope would show what was not authorized.
+    if relative.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(invalid(start));
+    }
+    let after = Some(format!("{scope}{}", relative.trim_end_matches('\0')));
+    Ok(match u64::try_from(revision) {
+        Ok(revision) => Position::Exact { revision, after },
+        Err(_) => Position::Newest { after },
     })
 }
 
-fn expired_continue(after: &str, prefix: &str) -> Status {
+/// Where base64 stops being base64, in upstream's words.
+fn base64_error(text: &str, error: &base64::DecodeError) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) => *at,
+        _ => text.len() - text.len() % 4,
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
+fn expired_continue(after: &str, scope: &str) -> Status {
     let mut status = Status::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
          the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
          Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
          deleted between the time the first chunk was returned and now may show up in the list.",
     );
-    status.continue_token = encode_continue(after, prefix, None);
+    status.continue_token = encode_continue(after, scope, None);
     status
 }
 

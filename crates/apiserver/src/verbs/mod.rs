@@ -6,7 +6,7 @@ pub(crate) mod delete;
 mod eviction;
 pub(crate) mod list;
 pub(crate) mod patch;
-mod prepare;
+pub(crate) mod prepare;
 mod scale;
 pub(crate) mod subresource;
 pub(crate) mod watch;

@@ -12,6 +12,7 @@ use super::{list, prepare};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate;
+use crate::options::WriteOptions;
 use crate::respond::{self, Answer};
 
 /// The kinds of patch, by media type.
@@ -41,11 +42,9 @@ pub(super) fn patch_kind(call: &Call) -> Result<PatchKind, Status> {
 
 pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
     let kind = patch_kind(call)?;
-    let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run("PatchOptions")?;
-    let wanted = call.wanted()?;
     let force = call.query.flag("force");
-    check_patch_options(call, kind, force)?;
+    let WriteOptions { validation, dry_run } = patch_options(call, kind, force)?;
+    let wanted = call.wanted()?;
     let change = PatchBody::read(call, kind, validation)?;
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
@@ -70,6 +69,7 @@ pub(crate) async fn patch(call: &mut Call, subresource: &str) -> Result<Answer, 
         let pinned = change.pins_revision();
         prepare::agree_on_name(call, &mut new)?;
         prepare::agree_on_namespace(call, &mut new)?;
+        prepare::drop_doubled_owners(call, &mut new, " after mutating admission happens");
         meta::set_text(&mut new, "resourceVersion", &current.object.revision.to_string());
         match replace(call, subresource, &cache, &current, new, dry_run).await? {
             Some(stored) => {
@@ -95,18 +95,16 @@ fn pinned_revision(new: &Value, current: u64) -> Result<Option<u64>, Status> {
     }
 }
 
-pub(super) fn check_patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<(), Status> {
+pub(super) fn patch_options(call: &Call, kind: PatchKind, force: bool) -> Result<WriteOptions, Status> {
     let mut errors = ErrorList::new();
-    let manager = call.query.text("fieldManager");
     if kind == PatchKind::Apply {
-        if manager.is_empty() {
+        if call.query.text("fieldManager").is_empty() {
             errors.required("fieldManager", "is required for apply patch");
         }
     } else if force || call.query.get("force").is_some() {
         errors.forbidden("force", "may not be specified for non-apply patch");
     }
-    managed::validate_manager(manager, "fieldManager", &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &errors)) }
+    WriteOptions::read_after(&call.query, "PatchOptions", errors)
 }
 
 /// A patch, read.
@@ -147,6 +145,12 @@ impl PatchBody {
                 tree
             }
         };
+        if kind == PatchKind::Merge && !matches!(tree, Value::Object(_) | Value::Null) {
+            return Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                tree.go_kind()
+            )));
+        }
         if kind == PatchKind::Json {
             strict = patch::json::check(&tree).map_err(|e| e.to_status())?;
         }

@@ -49,7 +49,7 @@ pub(super) fn to_stored(call: &Call, value: &mut Value) -> Result<(), Status> {
 }
 
 /// The URL and the object must agree on the namespace; one that leaves it out gets it.
-pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), Status> {
     if !call.served.resource.namespaced {
         // Whatever a cluster-scoped object says of a namespace is dropped.
         meta::of(object).remove("namespace");
@@ -67,6 +67,33 @@ pub(super) fn agree_on_namespace(call: &Call, object: &mut Value) -> Result<(), 
         ));
     }
     Ok(())
+}
+
+/// Drops owner references that say the same twice, and says so.
+pub(super) fn drop_doubled_owners(call: &mut Call, object: &mut Value, found: &str) {
+    if object.items_at(&["metadata", "ownerReferences"]).len() < 2 {
+        return;
+    }
+    let Some(owners) = meta::of(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut doubled: Vec<String> = Vec::new();
+    for owner in std::mem::take(owners) {
+        if kept.contains(&owner) {
+            doubled.push(owner.str_at(&["uid"]).unwrap_or_default().to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    if !doubled.is_empty() {
+        call.warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            doubled.join(", ")
+        ));
+    }
 }
 
 /// The URL and the object must agree on the name.

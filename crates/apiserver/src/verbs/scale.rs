@@ -6,11 +6,13 @@
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, json, managed, meta, resources};
 
-use super::patch::{PatchBody, check_patch_options, patch_kind};
+use super::patch::{PatchBody, patch_kind, patch_options};
 use super::write::{self, Current, Ownership, RACE_RETRIES};
 use super::{list, prepare, subresource};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
+use crate::negotiate::View;
+use crate::options::WriteOptions;
 use crate::respond::{self, Answer};
 
 const API_VERSION: &str = "autoscaling/v1";
@@ -21,20 +23,34 @@ fn scale_of(call: &Call, object: &Value) -> Result<Value, Status> {
 
 pub(super) fn get(call: &Call) -> Result<Answer, Status> {
     let scale = scale_of(call, &subresource::current(call)?.tree)?;
-    Ok(respond::tree(200, &scale, call.wanted()?))
+    answer(call, scale)
+}
+
+/// A `Scale` in the view the client asked for.
+fn answer(call: &Call, scale: Value) -> Result<Answer, Status> {
+    let wanted = call.wanted()?;
+    let shown = match wanted.view {
+        View::Metadata { version, list: false } => respond::partial(&scale, version),
+        View::Table(version) => respond::scale_table(scale, &call.table_query()?, version),
+        _ => scale,
+    };
+    Ok(respond::tree(200, &shown, wanted))
 }
 
 pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status> {
     let schema =
         resources::schema_of("autoscaling", "v1", "Scale").ok_or_else(|| Status::internal("no Scale"))?;
     let expected = Expected { schema: &schema, kind: "Scale", api_version: API_VERSION };
-    let options = if verb == "update" { "UpdateOptions" } else { "PatchOptions" };
-    let dry_run = call.dry_run(options)?;
+    let force = call.query.flag("force");
+    let WriteOptions { validation, dry_run } = match verb {
+        "update" => WriteOptions::read(&call.query, "UpdateOptions")?,
+        _ => patch_options(call, patch_kind(call)?, force)?,
+    };
     for _ in 0..RACE_RETRIES {
         let current = subresource::current(call)?;
         let (scale, pinned) = match verb {
-            "update" => updated(call, &current, expected)?,
-            _ => patched(call, &current, expected)?,
+            "update" => updated(call, &current, expected, validation)?,
+            _ => patched(call, &current, expected, validation, force)?,
         };
         let asked = meta::resource_version(&scale);
         if !matches!(asked, "" | "0") && asked != current.object.revision.to_string() {
@@ -44,7 +60,7 @@ pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status
         let cache = list::cache(call)?.clone();
         if let Some(text) = write::replace_scaled(call, &cache, &current, new, dry_run).await? {
             let scale = scale_of(call, &json::parse(&text).map_err(Status::internal)?)?;
-            return Ok(respond::tree(200, &scale, call.wanted()?));
+            return answer(call, scale);
         }
         if pinned {
             break;
@@ -64,16 +80,19 @@ fn live(call: &Call, current: &Current) -> Result<Value, Status> {
     Ok(scale)
 }
 
-fn updated(call: &mut Call, current: &Current, expected: Expected<'_>) -> Result<(Value, bool), Status> {
-    let validation = FieldValidation::parse(&call.query)?;
+fn updated(
+    call: &mut Call,
+    current: &Current,
+    expected: Expected<'_>,
+    validation: FieldValidation,
+) -> Result<(Value, bool), Status> {
     let decoded = decode::object(&call.headers, &call.body, expected, validation)?;
     call.warnings = decoded.warnings;
     let mut scale = decoded.object;
     prepare::agree_on_name(call, &mut scale)?;
     let (asked, found) = (meta::uid(&scale), meta::uid(&current.tree));
     if !asked.is_empty() && asked != found {
-        let why = format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {found}");
-        return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+        return Err(call.wrong_uid(&current.object.key, asked, found));
     }
     let pinned = !meta::resource_version(&scale).is_empty();
     let owner = Ownership::of(call, "scale");
@@ -85,11 +104,14 @@ fn updated(call: &mut Call, current: &Current, expected: Expected<'_>) -> Result
     Ok((scale, pinned))
 }
 
-fn patched(call: &mut Call, current: &Current, expected: Expected<'_>) -> Result<(Value, bool), Status> {
-    let kind = patch_kind(call)?;
-    let (validation, force) = (FieldValidation::parse(&call.query)?, call.query.flag("force"));
-    check_patch_options(call, kind, force)?;
-    let change = PatchBody::read(call, kind, validation)?;
+fn patched(
+    call: &mut Call,
+    current: &Current,
+    expected: Expected<'_>,
+    validation: FieldValidation,
+    force: bool,
+) -> Result<(Value, bool), Status> {
+    let change = PatchBody::read(call, patch_kind(call)?, validation)?;
     let owner = Ownership::of(call, "scale");
     let context = owner.context_for(expected.schema, API_VERSION);
     let live = live(call, current)?;

@@ -40,6 +40,8 @@ enum Start {
     State { marked: bool },
     /// Changes after a revision.
     After(u64),
+    /// Nothing but this.
+    Refused(Status),
 }
 
 pub(crate) fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
@@ -60,12 +62,14 @@ pub(crate) fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answ
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         deadline: Instant::now() + options.timeout,
         shutdown,
+        refused: None,
         done: false,
         cache,
     };
     match options.start {
         Start::After(revision) => watcher.cursor = revision,
         Start::State { marked } => watcher.begin_with_state(marked),
+        Start::Refused(status) => watcher.refused = Some(status),
     }
     watcher.progress.mark_changed();
     let stream = futures_util::stream::unfold(watcher, async |mut watcher| {
@@ -87,28 +91,34 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         );
     }
-    if !matching.is_empty() && initial.is_none() {
-        errors.forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        );
+    let version = query.text("resourceVersion");
+    // A watch that names no version is, to upstream, one that asks for the initial state.
+    let implied = initial.is_none() && matching.is_empty() && matches!(version, "" | "0");
+    if !matching.is_empty() {
+        if initial.is_none() {
+            errors.forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
         if matching != "NotOlderThan" {
             errors.not_supported("resourceVersionMatch", &Value::from(matching), &["NotOlderThan"]);
         }
     }
+    if (implied || !matching.is_empty()) && !query.text("continue").is_empty() {
+        errors
+            .forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+    }
     if !errors.is_empty() {
         return Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors));
     }
-    let version = query.text("resourceVersion");
-    let revision = list::resource_version(version)?;
+    let revision = list::resource_version(version).map_err(Status::unexplained)?;
     let bookmarks = query.flag("allowWatchBookmarks");
     let start = match initial {
-        Some("true" | "1") => {
-            if revision > cache.revision() {
-                return Err(Status::too_large_resource_version(revision, cache.revision()));
-            }
-            Start::State { marked: bookmarks }
+        Some("true" | "1") if revision > cache.revision() => {
+            Start::Refused(Status::too_large_resource_version(revision, cache.revision()))
         }
+        Some("true" | "1") => Start::State { marked: bookmarks },
         Some(_) if revision == 0 => Start::After(cache.revision()),
         None if revision == 0 => Start::State { marked: bookmarks },
         _ => Start::After(revision),
@@ -139,6 +149,8 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     shutdown: watch::Receiver<bool>,
+    /// Why there is nothing to watch.
+    refused: Option<Status>,
     done: bool,
 }
 
@@ -155,6 +167,10 @@ impl Watcher {
         loop {
             if self.done {
                 return None;
+            }
+            if let Some(status) = self.refused.take() {
+                self.done = true;
+                return Some(self.error(&status));
             }
             if !self.initial.is_empty() || self.bookmark.is_some() {
                 return Some(self.initial_frames());
@@ -286,7 +302,7 @@ impl Watcher {
         match respond::served_tree(&self.served, stored) {
             Ok(tree) => {
                 let shown = match self.wanted.view {
-                    View::Metadata => respond::partial(&tree),
+                    View::Metadata { version, .. } => respond::partial(&tree, version),
                     View::Table(version) => {
                         let table =
                             respond::table(&self.served, vec![tree], Map::new(), &self.table, version);
@@ -340,7 +356,7 @@ impl Watcher {
             tracing::debug!("bookmark left as it is");
         }
         let shown = match self.wanted.view {
-            View::Metadata => respond::partial(&object),
+            View::Metadata { version, .. } => respond::partial(&object, version),
             View::Table(version) => {
                 let mut table = respond::table(
                     &self.served,

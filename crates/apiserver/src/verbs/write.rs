@@ -17,11 +17,14 @@ use super::commit::{Companions, is_companion_conflict, put_with, remove};
 use super::{list, prepare};
 use crate::admission::{self, Attributes, Operation};
 use crate::allocation;
+use crate::authorization::escalation;
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
-use crate::decode::{self, FieldValidation};
+use crate::decode;
 use crate::object::Object;
+use crate::options::WriteOptions;
+use crate::request::go_parse_error;
 use crate::respond::{self, Answer};
 
 /// How often a write that lost a race is tried again.
@@ -55,15 +58,14 @@ impl Current {
 }
 
 pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
-    let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run("CreateOptions")?;
+    let WriteOptions { validation, dry_run } = WriteOptions::read(&call.query, "CreateOptions")?;
     let wanted = call.wanted()?;
-    check_manager(call, "CreateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
     call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
+    prepare::drop_doubled_owners(call, &mut object, "");
     own_changes(call, "", None, &mut object);
     let stored = create_object(call, object, dry_run).await?;
     respond::object(201, &call.served, &stored, wanted, &call.table_query()?)
@@ -93,6 +95,7 @@ pub(super) async fn create_object(
         let (operation, subresource) = (Operation::Create, "");
         let attributes = Attributes { call, operation, subresource, old: None, dry_run };
         admission::admit(&attributes, &mut candidate).await?;
+        escalation::check(call, &candidate, None)?;
         let companions = allocation::for_create(call, &mut candidate, dry_run).await?;
         prepare::for_create(call, &mut candidate)?;
         let attributes = Attributes { call, operation, subresource, old: None, dry_run };
@@ -123,15 +126,14 @@ pub(super) async fn create_object(
 }
 
 pub(crate) async fn update(call: &mut Call, subresource: &str) -> Result<Answer, Status> {
-    let validation = FieldValidation::parse(&call.query)?;
-    let dry_run = call.dry_run("UpdateOptions")?;
+    let WriteOptions { validation, dry_run } = WriteOptions::read(&call.query, "UpdateOptions")?;
     let wanted = call.wanted()?;
-    check_manager(call, "UpdateOptions")?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
     call.default(&mut object);
     prepare::agree_on_namespace(call, &mut object)?;
+    prepare::drop_doubled_owners(call, &mut object, "");
     prepare::agree_on_name(call, &mut object)?;
     let cache = list::cache(call)?.clone();
     let asked = meta::resource_version(&object).to_owned();
@@ -174,20 +176,11 @@ fn check_preconditions(call: &Call, object: &Value, current: &Current, asked: &s
     if !uid.is_empty() {
         let found = meta::uid(&current.tree);
         if uid != found {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
-            return Err(Status::conflict(call.served.group(), call.served.name(), &call.at.name, why));
+            return Err(call.wrong_uid(&current.object.key, uid, found));
         }
     }
     if !asked.is_empty() && asked != "0" {
-        list::resource_version(asked).map_err(|_| {
-            let mut errors = ErrorList::new();
-            errors.invalid(
-                "metadata.resourceVersion",
-                &Value::from(asked),
-                format!("strconv.ParseUint: parsing {asked:?}: invalid syntax"),
-            );
-            Status::invalid(call.served.group(), call.served.kind(), &call.at.name, &errors)
-        })?;
+        asked.parse::<u64>().map_err(|e| Status::unexplained(go_parse_error("ParseUint", asked, &e)))?;
         if asked != current.object.revision.to_string() {
             return Err(call.stale());
         }
@@ -225,6 +218,7 @@ async fn replace_admitted(
         let (operation, old) = (Operation::Update, Some(&current.tree));
         let attributes = Attributes { call, operation, subresource, old, dry_run };
         admission::admit(&attributes, &mut candidate).await?;
+        escalation::check(call, &candidate, old)?;
         let companions =
             allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
@@ -383,12 +377,6 @@ impl Ownership {
 }
 
 /// Records who owns what this request changes.
-fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
+pub(crate) fn own_changes(call: &Call, subresource: &str, live: Option<&Value>, new: &mut Value) {
     managed::update(&Ownership::of(call, subresource).context(call), live, new);
-}
-
-fn check_manager(call: &Call, options: &str) -> Result<(), Status> {
-    let mut errors = ErrorList::new();
-    managed::validate_manager(call.query.text("fieldManager"), "fieldManager", &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", options, "", &errors)) }
 }

@@ -1,9 +1,12 @@
 //! Mutating admission policy bindings: policies put to use.
 
 use corten_api::Value;
+use corten_api::status::ErrorList;
 
 use super::defaults::match_resources;
 use super::params::param_ref;
+use super::policies::validate_binding;
+use super::validate::{refuse_static_name, spec, static_name_warnings};
 use crate::defaults::made;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
@@ -14,6 +17,9 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "mutatingadmissionpolicybindings",
     generation: Generation::SPEC,
     default,
+    validate_create,
+    validate_update: |object, _, errors| validate_spec(spec(object), errors),
+    warnings: static_name_warnings,
     unconditional_update: false,
     columns: &[
         NAME,
@@ -32,4 +38,13 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     match_resources(made(object, "spec"), "matchResources");
+}
+
+fn validate_create(object: &Value, errors: &mut ErrorList) {
+    validate_spec(spec(object), errors);
+    refuse_static_name(object, errors);
+}
+
+fn validate_spec(spec: &Value, errors: &mut ErrorList) {
+    validate_binding(spec, true, errors);
 }

@@ -1,9 +1,12 @@
 //! Validating admission policies: checks of requests, as expressions.
 
+mod validate;
+
 use corten_api::Value;
 
 use super::defaults::match_resources;
 use super::params::param_kind;
+use super::validate::static_name_warnings;
 use crate::defaults::{fill_absent, made};
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
@@ -21,6 +24,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: validate::subresource,
+    warnings: static_name_warnings,
     unconditional_update: false,
     columns: &[
         NAME,

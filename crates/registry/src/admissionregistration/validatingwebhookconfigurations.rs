@@ -2,7 +2,7 @@
 
 use corten_api::Value;
 
-use super::defaults::webhooks;
+use super::{defaults, webhooks};
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name};
 
@@ -12,6 +12,9 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "validatingwebhookconfigurations",
     generation: Generation { initial: 1, counts: &[&["webhooks"]] },
     default,
+    validate_create: webhooks::create,
+    validate_update: webhooks::update,
+    warnings: webhooks::warnings,
     unconditional_update: false,
     columns: &[NAME, integer("Webhooks", "How many webhooks it registers."), AGE],
     row,
@@ -24,5 +27,5 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
-    webhooks(object);
+    defaults::webhooks(object);
 }

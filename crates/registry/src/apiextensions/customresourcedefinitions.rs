@@ -1,6 +1,18 @@
 //! Custom resource definitions. `status.storedVersions` remembers every version objects were ever stored
 //! in.
 
+mod conversion;
+mod default_values;
+mod openapi;
+mod path;
+mod pattern;
+mod schema;
+mod structural;
+mod validate;
+mod values;
+mod versions;
+mod warnings;
+
 use corten_api::{Map, Value, value};
 
 use crate::defaults::{child, is_absent, is_zero, made, service_reference};
@@ -17,6 +29,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: validate::subresource,
+    warnings: warnings::warnings,
     unconditional_update: false,
     ..Rules::DEFAULT
 };

@@ -1,11 +1,13 @@
 //! API services: who serves a group version. One without a service is served here.
 
-use corten_api::{Value, time, value};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names, time, value};
 
 use crate::defaults::{made, service_reference};
 use crate::prepare::{keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata};
 use crate::rules::{NameRule, Request, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, condition, name, present, str_at, text};
+use crate::validation::text::{self as texts, complain, list};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apiregistration.k8s.io",
@@ -17,6 +19,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate,
+    validate_update: |object, _, errors| validate(object, errors),
+    validate_subresource,
     unconditional_update: false,
     columns: &[
         NAME,
@@ -55,5 +60,84 @@ fn prepare_create(object: &mut Value, request: &Request<'_>) {
             "reason": "Local", "message": "Local APIServices are always available",
         });
         object.set(&["status", "conditions"], vec![local]);
+    }
+}
+
+const SPEC: Field<'static> = Field::new("spec");
+
+fn validate(object: &Value, errors: &mut ErrorList) {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let (group, version) = (texts::text(spec, "group"), texts::text(spec, "version"));
+    validate_name(str_at(object, &["metadata", "name"]), &format!("{version}.{group}"), errors);
+    if group.is_empty() && version != "v1" {
+        let why = "only v1 may have an empty group and it better be legacy kube";
+        errors.required(SPEC.child("group"), why);
+    }
+    texts::optional(group, names::dns1123_subdomain, &SPEC.child("group"), errors);
+    complain(&SPEC.child("version"), version, names::dns1035_label(version), errors);
+    for (key, most) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
+        let priority = spec.int_at(&[key]).unwrap_or(0);
+        if !(1..=most).contains(&priority) {
+            let why = format!("must be positive and less than {most}");
+            errors.invalid(SPEC.child(key), &Value::from(priority), why);
+        }
+    }
+    validate_service(spec, errors);
+}
+
+/// The name says what is served.
+fn validate_name(name: &str, required: &str, errors: &mut ErrorList) {
+    if !name.is_empty() && name != required && names::path_segment_name(name).is_empty() {
+        let why = format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
+        errors.invalid("metadata.name", &Value::from(name), why);
+    }
+}
+
+/// Only what is served elsewhere is reached by TLS.
+fn validate_service(spec: &Value, errors: &mut ErrorList) {
+    let (bundle, insecure) =
+        (texts::text(spec, "caBundle"), spec.bool_at(&["insecureSkipTLSVerify"]) == Some(true));
+    let refuse_insecure = |why: &str, errors: &mut ErrorList| {
+        errors.invalid(SPEC.child("insecureSkipTLSVerify"), &Value::from(true), why);
+    };
+    let Some(service) = texts::member(spec, "service") else {
+        if !bundle.is_empty() {
+            let shown = Value::from(format!("{} bytes", decoded_length(bundle)));
+            errors.invalid(SPEC.child("caBundle"), &shown, "local APIServices may not have a caBundle");
+        }
+        if insecure {
+            refuse_insecure("local APIServices may not have insecureSkipTLSVerify", errors);
+        }
+        return;
+    };
+    let at = SPEC.child("service");
+    for key in ["namespace", "name"].into_iter().filter(|key| texts::text(service, key).is_empty()) {
+        errors.required(at.child(key), "");
+    }
+    let port = service.int_at(&["port"]).unwrap_or(0);
+    if !(1..=65535).contains(&port) {
+        let why = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.invalid(at.child("port"), &Value::from(port), why);
+    }
+    if insecure && !bundle.is_empty() {
+        refuse_insecure("may not be true if caBundle is present", errors);
+    }
+}
+
+/// How many bytes base64 text stands for.
+fn decoded_length(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
+}
+
+fn validate_subresource(name: &str, object: &Value, _: &Value, errors: &mut ErrorList) {
+    let at = Field::new("status");
+    let at = at.child("conditions");
+    let status = object.get("status").filter(|_| name == "status").unwrap_or(&Value::Null);
+    for (i, condition) in list(status, "conditions").iter().enumerate() {
+        let state = texts::text(condition, "status");
+        if !matches!(state, "True" | "False" | "Unknown") {
+            let known = &["True", "False", "Unknown"];
+            errors.not_supported(at.index(i).child("status"), &Value::from(state), known);
+        }
     }
 }

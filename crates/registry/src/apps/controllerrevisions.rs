@@ -1,15 +1,19 @@
 //! Controller revisions: past states of stateful and daemon sets.
 
-use corten_api::Value;
 use corten_api::resources::split_api_version;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
 
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, age, cells, int_at, name, str_at, text};
+use crate::validation::fields::{immutable, non_negative};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
     resource: "controllerrevisions",
     storage_prefix: "controllerrevisions",
+    validate_create,
+    validate_update,
     columns: &[
         NAME,
         text("Controller", "The set this is a past state of."),
@@ -36,4 +40,20 @@ fn controller(object: &Value) -> String {
         (group, _) => format!("{kind}.{group}").to_lowercase(),
     };
     if kind.is_empty() { name.to_owned() } else { format!("{kind}/{name}") }
+}
+
+fn validate_create(revision: &Value, errors: &mut ErrorList) {
+    non_negative(revision, "revision", &Field::ROOT, errors);
+    match revision.get("data") {
+        None | Some(Value::Null) => errors.required("data", "data is mandatory"),
+        Some(Value::Object(_)) => {}
+        Some(Value::Raw(text)) if text.starts_with('{') => {}
+        Some(_) => errors.required("data", "data must be a valid JSON object"),
+    }
+}
+
+/// A past state is not changed any more.
+fn validate_update(revision: &Value, old: &Value, errors: &mut ErrorList) {
+    non_negative(revision, "revision", &Field::ROOT, errors);
+    immutable(revision, old, "data", &Field::ROOT, errors);
 }

@@ -1,5 +1,7 @@
 //! Daemon sets: a pod on every node. Changes of the template are counted apart, in an annotation.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::defaults::{fill_absent, fill_zero, made, pod_template, text_of};
@@ -7,6 +9,7 @@ use crate::prepare::{copy, drop_status, keep_status, resets_spec_or_status, same
 use crate::rules::{Generation, Request, RowContext, Rules};
 use crate::selector::{labels, selector_cell};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
+use crate::validation::workload;
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
@@ -18,6 +21,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
+    warnings: workload::template_warnings,
     columns: &[
         NAME,
         integer("Desired", "How many nodes should run a pod."),

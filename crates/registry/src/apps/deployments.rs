@@ -1,6 +1,8 @@
 //! Deployments: one template rolled out after another. Annotations count as a change, for rollouts are
 //! asked for with them.
 
+pub(crate) mod validate;
+
 use corten_api::Value;
 
 use crate::defaults::{fill_absent, fill_zero, made, pod_template, text_of};
@@ -8,6 +10,7 @@ use crate::prepare::{copy, drop_status, keep_status, status_keeps_spec};
 use crate::rules::{Generation, Path, Request, RowContext, Rules, Scale};
 use crate::selector::label_selector;
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, name, text};
+use crate::validation::workload;
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
@@ -19,6 +22,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource,
     reset_fields,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
+    warnings: workload::warnings,
     columns: &[
         NAME,
         text("Ready", "How many pods are ready, of how many there should be."),

@@ -1,12 +1,16 @@
 //! Replica sets: so many pods of one template.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
 
+use crate::apps::deployments::validate::validate_replicated_template;
 use crate::defaults::{fill_absent, made, pod_template};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, RowContext, Rules, Scale};
 use crate::selector::{label_selector, selector_cell};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
+use crate::validation::fields::{non_negative, part};
+use crate::validation::workload::{self, at_most, validate_selector_stays};
 
 pub(crate) const RULES: Rules = Rules {
     group: "apps",
@@ -18,6 +22,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create,
+    validate_update,
+    validate_subresource: |sub, set, _, errors| validate_status(sub, set, errors),
+    warnings: workload::warnings,
     columns: &[
         NAME,
         integer("Desired", "How many pods there should be."),
@@ -56,4 +64,39 @@ fn default(object: &mut Value) {
     let spec = made(object, "spec");
     fill_absent(spec, "replicas", 1);
     pod_template(spec);
+}
+
+fn validate_create(set: &Value, errors: &mut ErrorList) {
+    let (spec, at) = (part(set, "spec"), Field::new("spec"));
+    non_negative(spec, "replicas", &at, errors);
+    non_negative(spec, "minReadySeconds", &at, errors);
+    validate_replicated_template(spec, &at, errors);
+}
+
+fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_create(set, errors);
+    validate_selector_stays(set, old, errors);
+}
+
+/// The counts of replicas, which replication controllers report alike.
+pub(crate) fn validate_status(sub: &str, set: &Value, errors: &mut ErrorList) {
+    if sub != "status" {
+        return;
+    }
+    let (status, at) = (part(set, "status"), Field::new("status"));
+    for key in [
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ] {
+        non_negative(status, key, &at, errors);
+    }
+    let why = "cannot be greater than status.replicas";
+    for key in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+        at_most(status, key, "replicas", why, errors);
+    }
+    at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas", errors);
 }

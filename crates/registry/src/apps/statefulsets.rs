@@ -1,6 +1,8 @@
 //! Stateful sets: pods with names and volumes of their own. The name becomes part of host names, hence a
 //! DNS label.
 
+mod validate;
+
 use corten_api::{Map, Value};
 
 use crate::core::persistentvolumeclaims::default_claim;
@@ -21,6 +23,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
+    warnings: validate::warnings,
     columns: &[
         NAME,
         text("Ready", "How many pods are ready, of how many there should be."),

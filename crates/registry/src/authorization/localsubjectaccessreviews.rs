@@ -1,10 +1,12 @@
 //! Local subject access reviews: may they, in this namespace? Answered and forgotten.
 
+use crate::authorization::validate::validate_local_subject_access;
 use crate::rules::Rules;
 
 pub(crate) const RULES: Rules = Rules {
     group: "authorization.k8s.io",
     resource: "localsubjectaccessreviews",
     stored: false,
+    validate_create: validate_local_subject_access,
     ..Rules::DEFAULT
 };

@@ -4,3 +4,4 @@ pub(crate) mod localsubjectaccessreviews;
 pub(crate) mod selfsubjectaccessreviews;
 pub(crate) mod selfsubjectrulesreviews;
 pub(crate) mod subjectaccessreviews;
+mod validate;

@@ -1,5 +1,8 @@
 //! Horizontal pod autoscalers; v1 is a view of the stored v2.
 
+mod metrics;
+mod validate;
+
 use corten_api::{Map, Value, value};
 
 use crate::defaults::{child, fill_absent, is_zero, made};
@@ -20,6 +23,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
     columns: &[
         NAME,
         text("Reference", "What is scaled."),
@@ -39,7 +45,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![
         name(object),
         format!("{}/{}", target("kind"), target("name")),
-        metrics(object),
+        shown_metrics(object),
         fewest.map_or_else(|| UNSET.to_owned(), |n| n.to_string()),
         int_at(object, &["spec", "maxReplicas"]),
         int_at(object, &["status", "currentReplicas"]),
@@ -78,7 +84,7 @@ fn scaling_rules(rules: &mut Map, policies: &[(&str, i32)]) {
 }
 
 /// The first metrics as `current/target`, and how many more there are.
-fn metrics(object: &Value) -> String {
+fn shown_metrics(object: &Value) -> String {
     const MOST: usize = 2;
     let specs = object.items_at(&["spec", "metrics"]);
     let current = object.items_at(&["status", "currentMetrics"]);

@@ -1,5 +1,8 @@
 //! Cron jobs: jobs started by the clock.
 
+mod schedule;
+mod validate;
+
 use corten_api::Value;
 
 use crate::batch::jobs::failure_policy;
@@ -22,6 +25,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    warnings: validate::warnings,
     columns: &[
         NAME,
         text("Schedule", "When jobs start, in Cron's notation."),

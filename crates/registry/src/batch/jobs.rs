@@ -1,6 +1,12 @@
 //! Jobs: pods that end. Deleting one leaves its pods, unless asked, as it always has.
 
-use corten_api::{Map, Str, Value};
+mod indexes;
+mod policies;
+mod status;
+mod template;
+pub(crate) mod validate;
+
+use corten_api::{Field, Map, Str, Value};
 
 use crate::defaults::{child, fill_absent, fill_zero, is_absent, items, made, pod_template, template_labels};
 use crate::duration::human_since;
@@ -11,6 +17,9 @@ use crate::table::{
     AGE, CONTAINERS, IMAGES, NAME, age, cells, condition_true, containers, int_at, name, present, str_at,
     text, time_at,
 };
+use crate::validation::fields::part;
+use crate::validation::pod_template::pod_template_warnings;
+use crate::validation::workload::name_warning;
 
 pub(crate) const RULES: Rules = Rules {
     group: "batch",
@@ -22,6 +31,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: status::validate_subresource,
+    warnings,
     garbage_collection: GarbageCollection::Orphan,
     selectable: &[Selectable {
         label: "status.successful",
@@ -45,7 +58,7 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     let [names, images] = containers(object, &["spec", "template", "spec", "containers"]);
     cells![
         name(object),
-        status(object),
+        shown_status(object),
         completions(object),
         duration(object, context),
         age(object, context),
@@ -82,7 +95,7 @@ pub(crate) fn failure_policy(spec: &mut Map) -> bool {
     true
 }
 
-fn status(object: &Value) -> &'static str {
+fn shown_status(object: &Value) -> &'static str {
     let deleted = present(object, &["metadata", "deletionTimestamp"]);
     match () {
         () if condition_true(object, "Complete") => "Complete",
@@ -139,6 +152,30 @@ fn fill(object: &mut Value, path: &[&str], text: &str) {
     if object.at(path).is_none() {
         object.set(path, text);
     }
+}
+
+/// What is said of a job that is accepted.
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let generation = |object: &Value| int_at(object, &["metadata", "generation"]);
+    if old.is_some_and(|old| generation(old) == generation(object)) {
+        return Vec::new();
+    }
+    let spec = |object| part(object, "spec");
+    let name = if old.is_none() { name_warning(object) } else { None };
+    name.into_iter().chain(spec_warnings(spec(object), old.map(spec), &Field::new("spec"))).collect()
+}
+
+/// What is said of the spec of a job, wherever it is.
+pub(crate) fn spec_warnings(spec: &Value, old: Option<&Value>, at: &Field<'_>) -> Vec<String> {
+    let number = |key: &str| int_at(spec, &[key]);
+    let mut warnings = Vec::new();
+    let indexed = str_at(spec, &["completionMode"]) == "Indexed";
+    if indexed && number("completions") > 100_000 && number("parallelism") > 10_000 {
+        warnings.push(format!("{at}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"));
+    }
+    let template = |spec| part(spec, "template");
+    warnings.extend(pod_template_warnings(template(spec), old.map(template), &at.child("template")));
+    warnings
 }
 
 #[cfg(test)]

@@ -2,3 +2,4 @@
 
 pub(crate) mod leasecandidates;
 pub(crate) mod leases;
+mod strategy;

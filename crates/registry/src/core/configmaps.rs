@@ -1,16 +1,19 @@
 //! Config maps: data for pods. One that is marked immutable keeps its data for good.
 
-use corten_api::Value;
 use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
 use crate::prepare::same;
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, name, text};
+use crate::validation::fields::{entries, part};
+use crate::validation::text::complain;
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "configmaps",
     storage_prefix: "configmaps",
+    validate_create: validate,
     validate_update,
     columns: &[NAME, text("Data", "How many entries there are."), AGE],
     row,
@@ -22,7 +25,46 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), entries, age(object, context)]
 }
 
+/// All data of a config map or a secret together.
+pub(crate) const MOST_BYTES: usize = 1024 * 1024;
+
+fn validate(object: &Value, errors: &mut ErrorList) {
+    let mut size = 0;
+    let at = Field::new("data");
+    for (key, value) in entries(object, "data") {
+        validate_key(key, &at, errors);
+        if part(object, "binaryData").get(key).is_some() {
+            errors.invalid(at.key(key), &Value::from(key), "duplicate of key present in binaryData");
+        }
+        size += value.as_str().unwrap_or_default().len();
+    }
+    for (key, value) in entries(object, "binaryData") {
+        validate_key(key, &Field::new("binaryData"), errors);
+        size += byte_length(value);
+    }
+    if size > MOST_BYTES {
+        errors.too_long("", MOST_BYTES);
+    }
+}
+
+/// A key of data that may become a file.
+pub(crate) fn validate_key(key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    complain(&at.key(key), key, names::config_map_key(key), errors);
+}
+
+/// How many bytes a value is that is written in base64.
+pub(crate) fn byte_length(value: &Value) -> usize {
+    let text = value.as_str().unwrap_or_default().trim_end_matches('=');
+    text.len() / 4 * 3 + text.len() % 4 * 3 / 4
+}
+
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_immutable(object, old, &["data", "binaryData"], errors);
+    validate(object, errors);
+}
+
+/// What is marked immutable keeps its data and the mark.
+pub(crate) fn validate_immutable(object: &Value, old: &Value, kept: &[&str], errors: &mut ErrorList) {
     if old.bool_at(&["immutable"]) != Some(true) {
         return;
     }
@@ -30,10 +72,8 @@ fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
     if object.bool_at(&["immutable"]) != Some(true) {
         errors.forbidden("immutable", why);
     }
-    for part in ["data", "binaryData"] {
-        if !same(object, old, &[part]) {
-            errors.forbidden(part, why);
-        }
+    for part in kept.iter().filter(|part| !same(object, old, &[part])) {
+        errors.forbidden(*part, why);
     }
 }
 

@@ -1,18 +1,26 @@
 //! Endpoints: where a service is served, superseded by endpoint slices.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
 use crate::defaults::{fill_zero, items};
 use crate::rules::{RowContext, Rules};
-use crate::table::{AGE, NAME, NONE, age, cells, int_at, name, str_at, text};
+use crate::table::{AGE, NAME, NONE, age, cells, int_at, name, str_at, text as column};
+use crate::validation::endpoint::{endpoint_ip, validate_protocols};
+use crate::validation::ip::{ip_warning, legacy_ip};
+use crate::validation::number::int;
+use crate::validation::text::{complain, list, optional, port_number, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "endpoints",
     storage_prefix: "services/endpoints",
     default,
+    validate_create: validate,
+    validate_update,
+    warnings: |endpoints, _| warnings(endpoints),
     create_on_update: true,
-    columns: &[NAME, text("Endpoints", "Addresses and ports that are ready."), AGE],
+    columns: &[NAME, column("Endpoints", "Addresses and ports that are ready."), AGE],
     row,
     ..Rules::DEFAULT
 };
@@ -55,4 +63,72 @@ fn endpoints(object: &Value) -> String {
         return all.join(",");
     }
     format!("{} + {} more...", all[..MOST].join(","), all.len() - MOST)
+}
+
+const SUBSETS: Field<'static> = Field::new("subsets");
+
+fn validate(object: &Value, errors: &mut ErrorList) {
+    for (i, subset) in list(object, "subsets").iter().enumerate() {
+        let at = SUBSETS.index(i);
+        if each_address(subset).next().is_none() {
+            errors.required(at, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for (key, i, address) in each_address(subset) {
+            validate_address(address, &at.child(key).index(i), errors);
+        }
+        let ports = list(subset, "ports");
+        for (i, port) in ports.iter().enumerate() {
+            validate_port(port, ports.len() > 1, &at.child("ports").index(i), errors);
+        }
+    }
+}
+
+/// What was taken once is taken again.
+fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    if list(object, "subsets") != list(old, "subsets") {
+        validate(object, errors);
+    }
+}
+
+/// The addresses of both lists, each with its list and its place in there.
+fn each_address(subset: &Value) -> impl Iterator<Item = (&'static str, usize, &Value)> {
+    let of = |key| list(subset, key).iter().enumerate().map(move |(i, address)| (key, i, address));
+    ["addresses", "notReadyAddresses"].into_iter().flat_map(of)
+}
+
+fn validate_address(address: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let (ip, ip_at) = (text(address, "ip"), at.child("ip"));
+    legacy_ip(ip, &[], &ip_at, errors);
+    optional(text(address, "hostname"), names::dns1123_label, &at.child("hostname"), errors);
+    if let Some(node) = address.get("nodeName").and_then(Value::as_str) {
+        complain(&at.child("nodeName"), node, names::dns1123_subdomain(node), errors);
+    }
+    endpoint_ip(ip, &ip_at, errors);
+}
+
+fn validate_port(port: &Value, needs_name: bool, at: &Field<'_>, errors: &mut ErrorList) {
+    let name = text(port, "name");
+    if needs_name && name.is_empty() {
+        errors.required(at.child("name"), "");
+    }
+    optional(name, names::dns1123_label, &at.child("name"), errors);
+    port_number(int(port, "port"), &at.child("port"), errors);
+    validate_protocols(port, at, errors);
+}
+
+/// The controller writes addresses as they should be.
+fn warnings(object: &Value) -> Vec<String> {
+    let by = object.str_at(&["metadata", "labels", "endpoints.kubernetes.io/managed-by"]);
+    if by == Some("endpoint-controller") {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    for (i, subset) in list(object, "subsets").iter().enumerate() {
+        let at = SUBSETS.index(i);
+        for (key, i, address) in each_address(subset) {
+            let at = at.child(key);
+            warnings.extend(ip_warning(text(address, "ip"), &at.index(i).child("ip")));
+        }
+    }
+    warnings
 }

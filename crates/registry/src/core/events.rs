@@ -1,16 +1,22 @@
-//! Events: what happened to an object, kept for an hour.
+//! Events: what happened to an object, kept for an hour. They may be called anything.
+
+pub(crate) mod validate;
 
 use std::time::Duration;
 
 use corten_api::{Str, Value};
 
-use crate::rules::{Column, GarbageCollection, RowContext, Rules, Selectable};
+use crate::rules::{Column, GarbageCollection, NameRule, RowContext, Rules, Selectable};
 use crate::table::{NAME, cells, field, int_at, name, since, str_at, str_or, text, time_at};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
     resource: "events",
     storage_prefix: "events",
+    name: NameRule::PathSegment,
+    qualified_finalizers: false,
+    validate_create: validate::core,
+    validate_update: |event, _, errors| validate::core(event, errors),
     create_on_update: true,
     garbage_collection: GarbageCollection::Unsupported,
     ttl: Some(Duration::from_secs(60 * 60)),

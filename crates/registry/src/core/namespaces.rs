@@ -1,11 +1,14 @@
 //! Namespaces. They stay, terminating, until `spec.finalizers` is empty.
 
-use corten_api::{Map, Value, value};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Map, Value, names, value};
 
 use crate::defaults::{fill_zero, made};
 use crate::prepare::copy;
 use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
-use crate::table::{AGE, NAME, age, cells, field, name, str_at, text};
+use crate::table::{AGE, NAME, age, cells, field, name, present, str_at, text};
+use crate::validate::is_finalizer;
+use crate::validation::text::complain;
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -17,6 +20,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource,
     reset_fields,
+    validate_create,
+    validate_update: |object, _, errors| validate_create(object, errors),
+    validate_subresource,
     delete_returns_object: true,
     selectable: &[Selectable { label: "status.phase", value: |o| field(o, &["status", "phase"]) }],
     columns: &[NAME, text("Status", "Active, or Terminating while its contents go."), AGE],
@@ -77,6 +83,50 @@ fn reset_fields(sub: &str) -> &'static [Path] {
     match sub {
         "status" => &[&["spec"]],
         _ => &[&["status"]],
+    }
+}
+
+const FINALIZERS: &[&str] = &["spec", "finalizers"];
+
+fn validate_create(object: &Value, errors: &mut ErrorList) {
+    let spec = Field::new("spec");
+    for name in object.items_at(FINALIZERS) {
+        validate_finalizer(name, &spec.child("finalizers"), errors);
+    }
+}
+
+fn validate_finalizer(name: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let name = name.as_str().unwrap_or_default();
+    complain(at, name, names::qualified_name(name), errors);
+    if !is_finalizer(name) {
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.invalid(at, &Value::from(name), why);
+    }
+}
+
+fn validate_subresource(sub: &str, object: &Value, _: &Value, errors: &mut ErrorList) {
+    let spec = Field::new("spec");
+    match sub {
+        "finalize" => {
+            let at = spec.child("finalizers");
+            for (i, name) in object.items_at(FINALIZERS).iter().enumerate() {
+                validate_finalizer(name, &at.index(i), errors);
+            }
+        }
+        "status" => validate_phase(object, errors),
+        _ => {}
+    }
+}
+
+/// The phase says whether the namespace is on its way out.
+fn validate_phase(object: &Value, errors: &mut ErrorList) {
+    let (expected, why) = match present(object, &["metadata", "deletionTimestamp"]) {
+        false => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        true => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    let phase = str_at(object, &["status", "phase"]);
+    if phase != expected {
+        errors.invalid("status.Phase", &Value::from(phase), why);
     }
 }
 

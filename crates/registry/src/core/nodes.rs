@@ -1,12 +1,15 @@
-//! Nodes. A new one may bring its status along: kubelets register that way.
+//! Nodes. A new one may bring its status along: kubelets register that way. Configuration no longer comes
+//! through the API.
+
+mod validate;
 
 use std::collections::BTreeSet;
 
 use corten_api::{Map, Str, Value};
 
 use crate::defaults::{child, copy_missing, is_absent, made, resource_list};
-use crate::prepare::{keep_status, resets_spec_or_status, status_keeps_spec};
-use crate::rules::{RowContext, Rules, Selectable};
+use crate::prepare::{copy, resets_spec_or_status};
+use crate::rules::{Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, NONE, UNKNOWN, age, cells, condition, name, str_at, str_or, text};
 
 pub(crate) const RULES: Rules = Rules {
@@ -14,10 +17,14 @@ pub(crate) const RULES: Rules = Rules {
     resource: "nodes",
     storage_prefix: "minions",
     default,
-    prepare_create: |_, _| {},
-    prepare_update: keep_status,
-    prepare_subresource: status_keeps_spec,
+    prepare_create: |node, _| drop_configuration(node),
+    prepare_update,
+    prepare_subresource,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: |_, node, old, errors| validate::status(node, old, errors),
+    warnings: |node, _| validate::warnings(node),
     selectable: &[Selectable {
         label: "spec.unschedulable",
         value: |o| Str::from(o.bool_at(&["spec", "unschedulable"]).unwrap_or(false).to_string()),
@@ -56,6 +63,25 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
         kernel,
         info("containerRuntimeVersion"),
     ]
+}
+
+fn prepare_update(node: &mut Value, old: &Value, _: &Request<'_>) {
+    copy(node, old, &["status"]);
+    drop_configuration(node);
+}
+
+fn prepare_subresource(sub: &str, node: &mut Value, old: &Value, _: &Request<'_>) {
+    if sub == "status" {
+        copy(node, old, &["spec"]);
+        drop_configuration(node);
+    }
+}
+
+/// What has no effect: the configuration, and a policy that is not in use yet.
+fn drop_configuration(node: &mut Value) {
+    node.remove(&["spec", "configSource"]);
+    node.remove(&["spec", "podPreemptionPolicy"]);
+    node.remove(&["status", "config"]);
 }
 
 fn default(object: &mut Value) {

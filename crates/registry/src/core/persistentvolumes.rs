@@ -1,5 +1,9 @@
 //! Persistent volumes: storage there is. The status says since when a volume has been in its phase.
 
+mod shapes;
+mod sources;
+pub(crate) mod validate;
+
 use corten_api::{Value, time, value};
 
 use crate::defaults::{fill_absent, fill_zero, host_path, made, resource_list};
@@ -16,6 +20,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    warnings: |volume, _| validate::warnings(volume),
     delete_returns_object: true,
     columns: &[
         NAME,

@@ -1,11 +1,13 @@
 //! Pod templates. There is no spec: the template is what the generation counts.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
 
 use crate::defaults::pod_template;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::selector::labels;
 use crate::table::{NAME, cells, containers, name, text};
+use crate::validation::pod_template::{pod_template_warnings, validate_pod_template_spec};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -13,6 +15,9 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "podtemplates",
     generation: Generation { initial: 1, counts: &[&["template"]] },
     default,
+    validate_create: |object, errors| validate(object, errors),
+    validate_update: |object, _, errors| validate(object, errors),
+    warnings,
     delete_returns_object: true,
     columns: &[
         NAME,
@@ -27,6 +32,20 @@ pub(crate) const RULES: Rules = Rules {
 fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
     let [names, images] = containers(object, &["template", "spec", "containers"]);
     cells![name(object), names, images, labels(object.at(&["template", "metadata", "labels"]))]
+}
+
+const TEMPLATE: Field<'static> = Field::new("template");
+
+fn template(object: &Value) -> &Value {
+    object.get("template").unwrap_or(&Value::Null)
+}
+
+fn validate(object: &Value, errors: &mut ErrorList) {
+    validate_pod_template_spec(template(object), &TEMPLATE, errors);
+}
+
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    pod_template_warnings(template(object), old.map(template), &TEMPLATE)
 }
 
 fn default(object: &mut Value) {

@@ -1,12 +1,18 @@
 //! Replication controllers: replica sets with a plain selector. Deleting one leaves its pods, unless asked.
 
-use corten_api::{Map, Str, Value};
+use corten_api::selector::LabelSelector;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Map, Str, Value};
 
+use crate::apps::replicasets::validate_status;
 use crate::defaults::{child, is_zero, made, pod_spec, template_labels};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{GarbageCollection, Generation, RowContext, Rules, Scale, Selectable};
 use crate::selector::{label_set, labels};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, age, cells, containers, int_at, integer, name, text};
+use crate::validation::fields::{non_negative, part};
+use crate::validation::text::member;
+use crate::validation::workload::{self, validate_lasting_template, validate_taken};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -18,6 +24,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate,
+    validate_update: |controller, _, errors| validate(controller, errors),
+    validate_subresource: |sub, controller, _, errors| validate_status(sub, controller, errors),
+    warnings: workload::warnings,
     garbage_collection: GarbageCollection::Orphan,
     selectable: &[Selectable {
         label: "status.replicas",
@@ -74,4 +84,26 @@ fn labels_of_template(object: &mut Map) {
         spec.insert("selector", labels);
     }
     template_labels(object);
+}
+
+fn validate(controller: &Value, errors: &mut ErrorList) {
+    let (spec, at) = (part(controller, "spec"), Field::new("spec"));
+    non_negative(spec, "minReadySeconds", &at, errors);
+    let selector = spec.get("selector").and_then(Value::as_object).filter(|labels| !labels.is_empty());
+    if selector.is_none() {
+        errors.required(at.child("selector"), "");
+    }
+    if member(spec, "replicas").is_none() {
+        errors.required(at.child("replicas"), "");
+    }
+    non_negative(spec, "replicas", &at, errors);
+    let at = at.child("template");
+    let Some(template) = member(spec, "template") else {
+        errors.required(at, "");
+        return;
+    };
+    if let Some(labels) = selector {
+        validate_taken(template, &LabelSelector::from_labels(labels), &at, errors);
+    }
+    validate_lasting_template(template, "ReplicationController", &at, errors);
 }

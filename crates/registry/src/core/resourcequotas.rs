@@ -1,11 +1,16 @@
 //! Resource quotas: how much a namespace may use; how much it does is the status.
 
-use corten_api::{Map, Value};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Map, Value};
 
 use crate::defaults::{made, resource_list};
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{RowContext, Rules};
-use crate::table::{AGE, NAME, age, cells, name, quantity, text};
+use crate::table::{AGE, NAME, age, cells, name, quantity, text as column};
+use crate::validation::fields::{IMMUTABLE, entries, part};
+use crate::validation::go_shape::{self, Shape};
+use crate::validation::resources::{amount, is_standard, spelled, validate_quantity, validate_resource_name};
+use crate::validation::text::{list, member, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -16,11 +21,15 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create,
+    validate_update,
+    validate_subresource: |_, object, _, errors| validate_status(object, errors),
+    warnings,
     delete_returns_object: true,
     columns: &[
         NAME,
-        text("Request", "What is used of what may be requested."),
-        text("Limit", "What is used of what limits may add up to."),
+        column("Request", "What is used of what may be requested."),
+        column("Limit", "What is used of what limits may add up to."),
         AGE,
     ],
     row,
@@ -45,4 +54,181 @@ fn default(object: &mut Value) {
     let status = made(object, "status");
     resource_list(status, "hard");
     resource_list(status, "used");
+}
+
+const SPEC: Field<'static> = Field::new("spec");
+
+fn validate_create(object: &Value, errors: &mut ErrorList) {
+    let spec = part(object, "spec");
+    validate_resources(spec, "hard", &SPEC, errors);
+    validate_scopes(spec, errors);
+    if let Some(selector) = member(spec, "scopeSelector") {
+        validate_selector(spec, selector, errors);
+    }
+}
+
+/// Which objects a quota counts does not change.
+fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_create(object, errors);
+    let (scopes, old) = (object.items_at(SCOPES), old.items_at(SCOPES));
+    let within = |some: &[Value], all: &[Value]| some.iter().all(|scope| all.contains(scope));
+    if !within(scopes, old) || !within(old, scopes) {
+        errors.invalid(SPEC.child("scopes"), part(part(object, "spec"), "scopes"), IMMUTABLE);
+    }
+}
+
+fn validate_status(object: &Value, errors: &mut ErrorList) {
+    let (status, at) = (part(object, "status"), Field::new("status"));
+    for key in ["hard", "used"] {
+        validate_resources(status, key, &at, errors);
+    }
+}
+
+fn validate_resources(owner: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let at = at.child(key);
+    for (name, value) in entries(owner, key) {
+        let at = at.key(name);
+        validate_resource_name(name, &at, errors);
+        if !name.contains('/') && !is_counted(name) {
+            errors.invalid(at, &Value::from(name), "must be a standard resource for quota");
+        }
+        validate_quantity(name, value, &at, errors);
+    }
+}
+
+/// The resources quotas know by name.
+fn is_counted(name: &str) -> bool {
+    is_standard(name) && name != "storage"
+}
+
+const SCOPES: &[&str] = &["spec", "scopes"];
+
+fn validate_scopes(spec: &Value, errors: &mut ErrorList) {
+    let (scopes, shown, at) = (list(spec, "scopes"), part(spec, "scopes"), SPEC.child("scopes"));
+    for scope in scopes.iter().map(|scope| scope.as_str().unwrap_or_default()) {
+        if !is_scope(scope) {
+            errors.invalid(at, shown, "unsupported scope");
+        }
+        for _ in out_of_scope(spec, scope) {
+            errors.invalid(at, shown, "unsupported scope applied to resource");
+        }
+    }
+    for _ in conflicts(|scope| scopes.iter().any(|given| given.as_str() == Some(scope))) {
+        errors.invalid(at, shown, "conflicting scopes");
+    }
+}
+
+fn is_scope(scope: &str) -> bool {
+    const SCOPES: [&str; 7] = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "VolumeAttributesClass",
+        "CrossNamespacePodAffinity",
+    ];
+    SCOPES.contains(&scope)
+}
+
+/// The limited resources that a scope has nothing to do with.
+fn out_of_scope<'v>(spec: &'v Value, scope: &'v str) -> impl Iterator<Item = &'v str> {
+    let applies = move |name: &str| match scope {
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => {
+            let compute = name.trim_start_matches("limits.").trim_start_matches("requests.");
+            name == "pods" || matches!(compute, "cpu" | "memory")
+        }
+        "BestEffort" => name == "pods",
+        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+        _ => true,
+    };
+    entries(spec, "hard").map(|(name, _)| name).filter(move |name| is_counted(name) && !applies(name))
+}
+
+/// Scopes that exclude each other.
+fn conflicts(has: impl Fn(&str) -> bool) -> impl Iterator<Item = [&'static str; 2]> {
+    let pairs = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
+    pairs.into_iter().filter(move |pair| pair.iter().all(|scope| has(scope)))
+}
+
+fn validate_selector(spec: &Value, selector: &Value, errors: &mut ErrorList) {
+    let selector_at = SPEC.child("scopeSelector");
+    let at = selector_at.child("matchExpressions");
+    let expressions = list(selector, "matchExpressions");
+    for expression in expressions {
+        let scope = text(expression, "scopeName");
+        if !is_scope(scope) {
+            errors.invalid(at.child("scopeName"), &Value::from(scope), "unsupported scope");
+        }
+        for _ in out_of_scope(spec, scope) {
+            let shown = go_shape::compact(selector, SELECTOR);
+            errors.invalid_shown(at, shown, "unsupported scope applied to resource");
+        }
+        validate_expression(expression, &at, errors);
+    }
+    for _ in conflicts(|scope| expressions.iter().any(|given| text(given, "scopeName") == scope)) {
+        errors.invalid(at, part(spec, "scopes"), "conflicting scopes");
+    }
+}
+
+/// A scope selector as messages show it.
+const SELECTOR: Shape = &[go_shape::list(
+    "MatchExpressions",
+    "matchExpressions",
+    &[
+        go_shape::text("ScopeName", "scopeName"),
+        go_shape::text("Operator", "operator"),
+        go_shape::any("Values", "values"),
+    ],
+)];
+
+fn validate_expression(expression: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let operator = text(expression, "operator");
+    let bare = ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
+    if bare.contains(&text(expression, "scopeName")) && operator != "Exists" {
+        let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+        errors.invalid(at.child("operator"), &Value::from(operator), why);
+    }
+    let (values, values_at) = (list(expression, "values"), at.child("values"));
+    match operator {
+        "In" | "NotIn" if values.is_empty() => {
+            let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+            errors.required(values_at, why);
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+            errors.invalid(values_at, part(expression, "values"), why);
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        other => errors.invalid(at.child("operator"), &Value::from(other), "not a valid selector operator"),
+    }
+}
+
+/// Whoever asks for more than the limit cannot get it.
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if old.is_some() {
+        return warnings;
+    }
+    let hard = part(part(object, "spec"), "hard");
+    for name in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        let (mut request_name, limit_name) = (format!("requests.{name}"), format!("limits.{name}"));
+        if hard.get(&request_name).is_none() && matches!(name, "cpu" | "memory") {
+            request_name = name.to_owned();
+        }
+        let (Some(request), Some(limit)) = (hard.get(&request_name), hard.get(&limit_name)) else { continue };
+        if amount(request) > amount(limit) {
+            let (request, limit) = (spelled(request), spelled(limit));
+            warnings.push(format!(
+                "ResourceQuota {request_name} ({}) should be less than {limit_name} ({})",
+                request.as_str().unwrap_or_default(),
+                limit.as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    warnings
 }

@@ -1,15 +1,17 @@
 //! Secrets: data for pods that not everybody may see. The type never changes, nor does the data of an
-//! immutable one.
+//! immutable one. Some types say what the data must be.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::status::ErrorList;
-use corten_api::{Map, Value};
+use corten_api::{Field, Map, Value, json};
 
+use crate::core::configmaps::{MOST_BYTES, byte_length, validate_immutable, validate_key};
 use crate::defaults::{fill_zero, made};
-use crate::prepare::{copy, same};
+use crate::prepare::copy;
 use crate::rules::{Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, age, cells, count, field, name, str_at, text};
+use crate::validation::fields::{entries, immutable};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -17,6 +19,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "secrets",
     default,
     prepare_update,
+    validate_create: validate,
     validate_update,
     selectable: &[Selectable { label: "type", value: |o| field(o, &["type"]) }],
     columns: &[NAME, text("Type", "What the data is for."), text("Data", "How many entries there are."), AGE],
@@ -51,19 +54,70 @@ fn prepare_update(object: &mut Value, old: &Value, _: &Request<'_>) {
 }
 
 fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
-    if !same(object, old, &["type"]) {
-        errors.invalid("type", object.get("type").unwrap_or(&Value::Null), "field is immutable");
+    immutable(object, old, "type", &Field::ROOT, errors);
+    validate_immutable(object, old, &["data"], errors);
+    validate(object, errors);
+}
+
+const DATA: Field<'static> = Field::new("data");
+
+fn validate(object: &Value, errors: &mut ErrorList) {
+    let mut size = 0;
+    for (key, value) in entries(object, "data") {
+        validate_key(key, &DATA, errors);
+        size += byte_length(value);
     }
-    if old.bool_at(&["immutable"]) != Some(true) {
+    if size > MOST_BYTES {
+        errors.too_long(DATA, MOST_BYTES);
+    }
+    validate_type(object, errors);
+}
+
+/// The data that a secret of a type is expected to have.
+fn validate_type(object: &Value, errors: &mut ErrorList) {
+    let has = |key: &str| object.at(&["data", key]).is_some();
+    let mut require = |key: &str| errors.required(DATA.key(key), "");
+    match str_at(object, &["type"]) {
+        "kubernetes.io/service-account-token" => {
+            const ACCOUNT: &str = "kubernetes.io/service-account.name";
+            if str_at(object, &["metadata", "annotations", ACCOUNT]).is_empty() {
+                let metadata = Field::new("metadata");
+                errors.required(metadata.child("annotations").key(ACCOUNT), "");
+            }
+        }
+        "kubernetes.io/dockercfg" => validate_json(object, ".dockercfg", errors),
+        "kubernetes.io/dockerconfigjson" => validate_json(object, ".dockerconfigjson", errors),
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            ["username", "password"].into_iter().for_each(require);
+        }
+        "kubernetes.io/ssh-auth" if str_at(object, &["data", "ssh-privatekey"]).is_empty() => {
+            require("ssh-privatekey");
+        }
+        "kubernetes.io/tls" => {
+            ["tls.crt", "tls.key"].into_iter().filter(|key| !has(key)).for_each(require);
+        }
+        _ => {}
+    }
+}
+
+/// Whether an entry is a JSON object; it is not shown whatever it is.
+fn validate_json(object: &Value, key: &str, errors: &mut ErrorList) {
+    let Some(content) = object.str_at(&["data", key]) else {
+        errors.required(DATA.key(key), "");
         return;
-    }
-    let why = "field is immutable when `immutable` is set";
-    if object.bool_at(&["immutable"]) != Some(true) {
-        errors.forbidden("immutable", why);
-    }
-    if !same(object, old, &["data"]) {
-        errors.forbidden("data", why);
-    }
+    };
+    let content = STANDARD.decode(content).unwrap_or_default();
+    let why = match json::parse(&content) {
+        Ok(Value::Object(_) | Value::Null) => return,
+        Ok(other) => {
+            format!(
+                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                other.go_kind()
+            )
+        }
+        Err(error) => error.to_string(),
+    };
+    errors.invalid(DATA.key(key), &Value::from("<secret contents redacted>"), why);
 }
 
 #[cfg(test)]
@@ -87,6 +141,6 @@ mod tests {
         validate_update(&value!({"type": "kubernetes.io/tls"}), &old, &mut errors);
         assert_eq!(errors.0[0].field, "type");
         assert_eq!(errors.0[0].detail, "field is immutable");
-        assert_eq!(errors.0.len(), 1);
+        assert_eq!(errors.0[1].field, "data[tls.crt]");
     }
 }

@@ -11,6 +11,7 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "serviceaccounts",
     prepare_create: |object, _| clean_secrets(object),
     prepare_update: |object, _, _| clean_secrets(object),
+    warnings,
     delete_returns_object: true,
     columns: &[NAME, AGE],
     row,
@@ -29,4 +30,16 @@ fn clean_secrets(object: &mut Value) {
             secret.retain(|key, _| key == "name");
         }
     }
+}
+
+/// Whoever sets the annotation anew is told that it is on its way out.
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    const ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
+    let annotated = |object: &Value| object.at(&["metadata", "annotations", ANNOTATION]).is_some();
+    if !annotated(object) || old.is_some_and(annotated) {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.annotations[{ANNOTATION}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+    )]
 }

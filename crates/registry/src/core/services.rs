@@ -1,7 +1,13 @@
 //! Services: a stable address in front of pods. Addresses and ports are given out elsewhere; here, a change
 //! of type drops what no longer applies.
 
+mod cluster_ips;
 mod defaults;
+mod ports;
+mod validate;
+mod warnings;
+
+pub use cluster_ips::fit as service_addresses_fit;
 
 use std::collections::BTreeSet;
 
@@ -24,6 +30,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: |_, service, old, errors| validate::status(service, old, errors),
+    warnings: |service, _| warnings::warnings(service),
     create_on_update: true,
     delete_returns_object: true,
     selectable: &[
@@ -43,13 +53,16 @@ pub(crate) const RULES: Rules = Rules {
     ..Rules::DEFAULT
 };
 
+const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
+
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![
         name(object),
         service_type(object),
         object.items_at(&["spec", "clusterIPs"]).first().and_then(Value::as_str).unwrap_or(NONE),
         external_ips(object),
-        ports(object),
+        ports_cell(object),
         age(object, context),
         labels(object.at(&["spec", "selector"])),
     ]
@@ -84,7 +97,7 @@ pub(crate) fn load_balancer(object: &Value) -> String {
     addresses.into_iter().collect::<Vec<_>>().join(",")
 }
 
-fn ports(object: &Value) -> String {
+fn ports_cell(object: &Value) -> String {
     let shown = |port: &Value| {
         let (number, protocol) = (int_at(port, &["port"]), str_at(port, &["protocol"]));
         match int_at(port, &["nodePort"]) {

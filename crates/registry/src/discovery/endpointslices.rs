@@ -1,6 +1,8 @@
 //! Endpoint slices: where a service is served, in portions. There is no spec: whatever is not metadata
 //! counts as a change, and so do labels.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::defaults::{fill_absent, items};
@@ -16,6 +18,9 @@ pub(crate) const RULES: Rules = Rules {
         counts: &[&["addressType"], &["endpoints"], &["ports"], &["metadata", "labels"]],
     },
     default,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    warnings: validate::warnings,
     columns: &[
         NAME,
         text("AddressType", "What its addresses are."),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::events;
+use crate::core::events::{self, validate};
 use crate::rules::{GarbageCollection, Rules, Selectable};
 use crate::table::field;
 
@@ -11,6 +11,8 @@ pub(crate) const RULES: Rules = Rules {
     resource: "events",
     stored_as: Some(("", "events")),
     storage_prefix: "events",
+    validate_create: validate::create,
+    validate_update: validate::update,
     create_on_update: true,
     garbage_collection: GarbageCollection::Unsupported,
     ttl: Some(Duration::from_secs(60 * 60)),

@@ -1,10 +1,13 @@
 //! Flow schemas: which requests run at which priority level. They are listed in the order they are tried.
 
+mod validate;
+
 use std::cmp::Ordering;
 
 use corten_api::Value;
 
 use crate::defaults::{fill_zero, made};
+use crate::flowcontrol::validate_status;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -21,6 +24,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::validate,
+    validate_update: |new, _, errors| validate::validate(new, errors),
+    validate_subresource: validate_status,
     columns: &[
         NAME,
         text("PriorityLevel", "The priority level its requests run at."),

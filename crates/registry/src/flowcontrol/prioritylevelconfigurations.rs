@@ -1,8 +1,11 @@
 //! Priority level configurations: how many requests of a level run at once, and how the others wait.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::defaults::{child, fill_absent, fill_zero, made};
+use crate::flowcontrol::validate_status;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
@@ -19,6 +22,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::validate,
+    validate_update: |new, _, errors| validate::validate(new, errors),
+    validate_subresource: validate_status,
     columns: &[
         NAME,
         text("Type", "Whether requests at this level are limited."),

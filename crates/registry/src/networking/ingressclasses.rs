@@ -1,5 +1,7 @@
 //! Ingress classes: who serves ingresses. The default one is marked.
 
+pub(super) mod validate;
+
 use corten_api::Value;
 
 use crate::defaults::{child, fill_absent, made};
@@ -12,6 +14,8 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "ingressclasses",
     generation: Generation::SPEC,
     default,
+    validate_create: validate::create,
+    validate_update: validate::update,
     columns: &[
         NAME,
         text("Controller", "Who serves ingresses of this class."),

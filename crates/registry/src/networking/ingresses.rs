@@ -1,5 +1,7 @@
 //! Ingresses: HTTP routes into the cluster.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::core::services::load_balancer;
@@ -16,6 +18,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: validate::subresource,
+    warnings: validate::warnings,
     columns: &[
         NAME,
         text("Class", "The class that serves it."),

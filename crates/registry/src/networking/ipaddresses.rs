@@ -1,15 +1,20 @@
 //! IP addresses: which service holds which. The name is the address.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
+use crate::prepare::same;
 use crate::rules::{NameRule, RowContext, Rules};
-use crate::table::{NAME, NONE, cells, name, str_at, text};
+use crate::table::{NAME, NONE, cells, name, present, str_at, text};
+use crate::validation::{ip, text as texts};
 
 pub(crate) const RULES: Rules = Rules {
     group: "networking.k8s.io",
     resource: "ipaddresses",
     storage_prefix: "ipaddresses",
-    name: NameRule::PathSegment,
+    name: NameRule::Any,
+    validate_create,
+    validate_update,
     columns: &[NAME, text("ParentRef", "What the address was given to.")],
     row,
     ..Rules::DEFAULT
@@ -32,4 +37,32 @@ fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
         shown
     });
     cells![name(object), parent.unwrap_or_else(|| NONE.to_owned())]
+}
+
+const PARENT: Field<'static> = Field::new("spec").child("parentRef");
+
+fn validate_create(object: &Value, errors: &mut ErrorList) {
+    let name = str_at(object, &["metadata", "name"]);
+    if !name.is_empty() {
+        texts::complain(&Field::new("metadata").child("name"), name, ip::canonical_ip(name), errors);
+    }
+    let Some(parent) = object.at(&["spec", "parentRef"]).filter(|p| !p.is_null()) else {
+        errors.required(PARENT, "");
+        return;
+    };
+    let part = |key: &str| str_at(parent, &[key]);
+    texts::optional(part("group"), names::dns1123_subdomain, &PARENT.child("group"), errors);
+    texts::required(part("resource"), names::path_segment_name, &PARENT.child("resource"), errors);
+    texts::required(part("name"), names::path_segment_name, &PARENT.child("name"), errors);
+    texts::optional(part("namespace"), names::path_segment_name, &PARENT.child("namespace"), errors);
+}
+
+fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    const PATH: &[&str] = &["spec", "parentRef"];
+    if !same(object, old, PATH) {
+        if !present(object, PATH) {
+            errors.required(PARENT, "");
+        }
+        errors.invalid(PARENT, &Value::Null, "field is immutable");
+    }
 }

@@ -1,5 +1,7 @@
 //! Network policies: which traffic pods may take part in.
 
+mod validate;
+
 use corten_api::{Value, value};
 
 use crate::defaults::{fill_absent, is_zero, items, made};
@@ -13,6 +15,9 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "networkpolicies",
     generation: Generation::SPEC,
     default,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    warnings: |object, _| validate::warnings(object),
     columns: &[NAME, text("Pod-Selector", "Labels of the pods it is for."), AGE],
     row,
     ..Rules::DEFAULT

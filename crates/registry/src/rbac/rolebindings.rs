@@ -3,6 +3,8 @@
 use corten_api::Value;
 
 use crate::defaults::{fill_zero, items, made, text_of};
+use crate::rbac::GROUP;
+use crate::rbac::validate::{Scope, validate_binding, validate_binding_update};
 use crate::rules::{Column, NameRule, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 
@@ -12,6 +14,8 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "rolebindings",
     name: NameRule::PathSegment,
     default,
+    validate_create: |binding, errors| validate_binding(binding, Scope::Namespace, errors),
+    validate_update: |new, old, errors| validate_binding_update(new, old, Scope::Namespace, errors),
     create_on_update: true,
     columns: COLUMNS,
     row,
@@ -59,5 +63,3 @@ pub(crate) fn default(object: &mut Value) {
         }
     }
 }
-
-const GROUP: &str = "rbac.authorization.k8s.io";

@@ -1,5 +1,6 @@
 //! Roles: what may be done in a namespace. Names may be anything that fits into a path.
 
+use crate::rbac::validate::{Scope, validate_rules};
 use crate::rules::{NameRule, Rules};
 
 pub(crate) const RULES: Rules = Rules {
@@ -7,6 +8,8 @@ pub(crate) const RULES: Rules = Rules {
     resource: "roles",
     storage_prefix: "roles",
     name: NameRule::PathSegment,
+    validate_create: |role, errors| validate_rules(role, Scope::Namespace, errors),
+    validate_update: |role, _, errors| validate_rules(role, Scope::Namespace, errors),
     create_on_update: true,
     ..Rules::DEFAULT
 };

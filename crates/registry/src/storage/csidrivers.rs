@@ -1,10 +1,15 @@
 //! CSI drivers. The generation counts changes only: a new driver has none.
 
-use corten_api::{Value, value};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, value};
 
 use crate::defaults::{fill_absent, is_zero, made};
+use crate::prepare::same;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, UNSET, age, boolean, cells, joined, name, str_at, text};
+use crate::validation::fields::{IMMUTABLE, any_of, immutable, part};
+use crate::validation::number::given;
+use crate::validation::text::{list, member};
 
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
@@ -12,6 +17,9 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "csidrivers",
     generation: Generation { initial: 0, counts: &[&["spec"]] },
     default,
+    validate_create: validate,
+    validate_update,
+    warnings,
     unconditional_update: false,
     delete_returns_object: true,
     columns: &[
@@ -63,4 +71,83 @@ fn default(object: &mut Value) {
     if is_zero(spec, "volumeLifecycleModes") {
         spec.insert("volumeLifecycleModes", value!(["Persistent"]));
     }
+}
+
+const SPEC: Field<'static> = Field::new("spec");
+
+fn validate(driver: &Value, errors: &mut ErrorList) {
+    let spec = part(driver, "spec");
+    let needed = [
+        ("attachRequired", "attachedRequired"),
+        ("podInfoOnMount", "podInfoOnMount"),
+        ("storageCapacity", "storageCapacity"),
+    ];
+    for (_, field) in needed.into_iter().filter(|(key, _)| member(spec, key).is_none()) {
+        errors.required(SPEC.child(field), "");
+    }
+    any_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
+    validate_token_requests(list(spec, "tokenRequests"), errors);
+    for mode in list(spec, "volumeLifecycleModes") {
+        if !matches!(mode.as_str(), Some("Persistent" | "Ephemeral")) {
+            errors.not_supported(SPEC.child("volumeLifecycleModes"), mode, &["Persistent", "Ephemeral"]);
+        }
+    }
+    if member(spec, "seLinuxMount").is_none() {
+        errors.required(SPEC.child("seLinuxMount"), "");
+    }
+    let period = "nodeAllocatableUpdatePeriodSeconds";
+    if let Some(seconds) = given(spec, period).filter(|seconds| *seconds < 10) {
+        let why = "must be greater than or equal to 10 seconds";
+        errors.invalid(SPEC.child(period), &Value::from(seconds), why);
+    }
+    let in_secrets = member(spec, "serviceAccountTokenInSecrets");
+    if let Some(in_secrets) = in_secrets.filter(|_| list(spec, "tokenRequests").is_empty()) {
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errors.invalid(SPEC.child("serviceAccountTokenInSecrets"), in_secrets, why);
+    }
+    if member(spec, "preventPodSchedulingIfMissing").is_none() {
+        errors.required(SPEC.child("preventPodSchedulingIfMissing"), "");
+    }
+}
+
+/// One token for each audience, for at least ten minutes.
+fn validate_token_requests(requests: &[Value], errors: &mut ErrorList) {
+    const LEAST: i64 = 10 * 60;
+    const MOST: i64 = 1 << 32;
+    let at = SPEC.child("tokenRequests");
+    for (i, request) in requests.iter().enumerate() {
+        let (at, audience) = (at.index(i), str_at(request, &["audience"]));
+        if requests.iter().take(i).any(|earlier| str_at(earlier, &["audience"]) == audience) {
+            errors.duplicate(at.child("audience"), &Value::from(audience));
+            continue;
+        }
+        let Some(seconds) = given(request, "expirationSeconds") else { continue };
+        let why = match seconds {
+            seconds if seconds < LEAST => "may not specify a duration less than 10 minutes",
+            seconds if seconds > MOST => "may not specify a duration larger than 2^32 seconds",
+            _ => continue,
+        };
+        errors.invalid(at.child("expirationSeconds"), &Value::from(seconds), why);
+    }
+}
+
+fn validate_update(driver: &Value, old: &Value, errors: &mut ErrorList) {
+    validate(driver, errors);
+    let (spec, old) = (part(driver, "spec"), part(old, "spec"));
+    if !same(spec, old, &["attachRequired"]) {
+        errors.invalid(SPEC.child("attachedRequired"), part(spec, "attachRequired"), IMMUTABLE);
+    }
+    immutable(spec, old, "volumeLifecycleModes", &SPEC, errors);
+}
+
+/// Whoever asks for tokens anew is told of the better way to get them.
+fn warnings(driver: &Value, old: Option<&Value>) -> Vec<String> {
+    let spec = part(driver, "spec");
+    let asks = !list(spec, "tokenRequests").is_empty()
+        && old.is_none_or(|old| !same(driver, old, &["spec", "tokenRequests"]));
+    if !asks || member(spec, "serviceAccountTokenInSecrets").is_some() {
+        return Vec::new();
+    }
+    let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+    vec![warning.to_owned()]
 }

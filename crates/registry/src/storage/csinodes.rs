@@ -1,12 +1,18 @@
 //! CSI nodes: which drivers a node has.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name};
+use crate::validation::csi::validate_csi_driver_name;
+use crate::validation::fields::IMMUTABLE;
+use crate::validation::go_shape::{self, Shape};
+use crate::validation::number::non_negative;
+use crate::validation::text::{complain, list, text};
 
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
@@ -16,6 +22,8 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate,
+    validate_update,
     unconditional_update: false,
     delete_returns_object: true,
     columns: &[NAME, integer("Drivers", "How many drivers the node has."), AGE],
@@ -25,4 +33,70 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), count(object, &["spec", "drivers"]), age(object, context)]
+}
+
+const SPEC: Field<'static> = Field::new("spec");
+const DRIVERS: &[&str] = &["spec", "drivers"];
+
+fn validate(node: &Value, errors: &mut ErrorList) {
+    const MOST_ID: usize = 256;
+    let (drivers, at) = (node.items_at(DRIVERS), SPEC.child("drivers"));
+    for (i, driver) in drivers.iter().enumerate() {
+        let (at, driver_name, id) = (at.index(i), text(driver, "name"), text(driver, "nodeID"));
+        validate_csi_driver_name(driver_name, &at.child("name"), errors);
+        match id.len() {
+            0 => errors.required(at.child("nodeID"), ""),
+            length if length > MOST_ID => {
+                let why = format!("must be {MOST_ID} characters or less");
+                errors.invalid(at.child("nodeID"), &Value::from(id), why);
+            }
+            _ => {}
+        }
+        let most = driver.int_at(&["allocatable", "count"]).unwrap_or(0);
+        let allocatable = at.child("allocatable");
+        non_negative(most, &allocatable.child("count"), errors);
+        if drivers.iter().take(i).any(|earlier| text(earlier, "name") == driver_name) {
+            errors.duplicate(at.child("name"), &Value::from(driver_name));
+        }
+        validate_topology_keys(list(driver, "topologyKeys"), &at, errors);
+    }
+}
+
+fn validate_topology_keys(keys: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    for (i, key) in keys.iter().enumerate() {
+        let label = key.as_str().unwrap_or_default();
+        if label.is_empty() {
+            errors.required(at, "");
+        }
+        if keys.iter().take(i).any(|earlier| earlier == key) {
+            errors.duplicate(at, key);
+        }
+        complain(at, label, names::qualified_name(label), errors);
+    }
+}
+
+/// A driver as messages show it.
+const DRIVER: Shape = &[
+    go_shape::text("Name", "name"),
+    go_shape::text("NodeID", "nodeID"),
+    go_shape::any("TopologyKeys", "topologyKeys"),
+    go_shape::any("Allocatable", "allocatable"),
+];
+
+/// Drivers come and go; one that stays is as it was, but for how many volumes it can have.
+fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
+    validate(node, errors);
+    let shown = |driver: &Value| {
+        let mut driver = driver.clone();
+        driver.remove(&["allocatable"]);
+        go_shape::compact(&driver, DRIVER)
+    };
+    for before in old.items_at(DRIVERS) {
+        let same_name = |driver: &&Value| text(driver, "name") == text(before, "name");
+        for driver in node.items_at(DRIVERS).iter().filter(same_name) {
+            if shown(driver) != shown(before) {
+                errors.invalid_shown(SPEC.child("drivers"), shown(driver), IMMUTABLE);
+            }
+        }
+    }
 }

@@ -1,18 +1,27 @@
 //! Storage classes. In a list, the one that counts as the default is marked.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
-use corten_api::{Str, Value};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Str, Value, names};
 
 use crate::defaults::fill_absent;
 use crate::rules::{Listing, RowContext, Rules};
+use crate::storage::parameters::{validate_parameters, validate_provisioner};
 use crate::table::{AGE, NAME, age, cells, field, str_at, text, time_at};
+use crate::validation::fields::{any_of, immutable, one_of};
+use crate::validation::node_labels::deprecation;
+use crate::validation::text::{complain, list};
 
 pub(crate) const RULES: Rules = Rules {
     group: "storage.k8s.io",
     resource: "storageclasses",
     storage_prefix: "storageclasses",
     default,
+    validate_create: validate,
+    validate_update,
+    warnings: |class, _| warnings(class),
     delete_returns_object: true,
     columns: &[
         NAME,
@@ -46,6 +55,89 @@ fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     fill_absent(object, "reclaimPolicy", "Delete");
     fill_absent(object, "volumeBindingMode", "Immediate");
+}
+
+fn validate(class: &Value, errors: &mut ErrorList) {
+    validate_provisioner(str_at(class, &["provisioner"]), &Field::new("provisioner"), errors);
+    validate_parameters(class, &Field::new("parameters"), errors);
+    if !str_at(class, &["reclaimPolicy"]).is_empty() {
+        any_of(class, "reclaimPolicy", &["Delete", "Retain"], &Field::ROOT, errors);
+    }
+    let modes = ["Immediate", "WaitForFirstConsumer"];
+    match class.str_at(&["volumeBindingMode"]) {
+        Some(_) => any_of(class, "volumeBindingMode", &modes, &Field::ROOT, errors),
+        None => one_of(class, "volumeBindingMode", &modes, &Field::ROOT, errors),
+    }
+    validate_topologies(list(class, "allowedTopologies"), errors);
+}
+
+fn validate_update(class: &Value, old: &Value, errors: &mut ErrorList) {
+    validate(class, errors);
+    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        immutable(class, old, key, &Field::ROOT, errors);
+    }
+}
+
+const TOPOLOGIES: Field<'static> = Field::new("allowedTopologies");
+const EXPRESSIONS: &str = "matchLabelExpressions";
+
+fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
+    let mut earlier: Vec<Topology<'_>> = Vec::new();
+    for (i, term) in terms.iter().enumerate() {
+        let term_at = TOPOLOGIES.index(i);
+        let (at, expressions) = (term_at.child(EXPRESSIONS), list(term, EXPRESSIONS));
+        for (i, expression) in expressions.iter().enumerate() {
+            validate_expression(expression, &at.index(i), errors);
+            let key = str_at(expression, &["key"]);
+            if expressions.iter().take(i).any(|earlier| str_at(earlier, &["key"]) == key) {
+                errors.duplicate(at.index(i).child("key"), &Value::from(key));
+            }
+        }
+        let topology = topology(expressions);
+        // A term that says nothing is taken for those that have not been looked at yet, which are as many
+        // as there are terms.
+        let unseen = if topology.is_empty() { terms.len() } else { 0 };
+        for _ in 0..unseen + earlier.iter().filter(|earlier| **earlier == topology).count() {
+            errors.duplicate(at, &Value::from(""));
+        }
+        earlier.push(topology);
+    }
+}
+
+/// What a term selects, in whatever order it says so.
+type Topology<'v> = BTreeMap<&'v str, BTreeSet<&'v str>>;
+
+fn topology(expressions: &[Value]) -> Topology<'_> {
+    let values = |expression| list(expression, "values").iter().filter_map(Value::as_str).collect();
+    expressions.iter().map(|expression| (str_at(expression, &["key"]), values(expression))).collect()
+}
+
+fn validate_expression(expression: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let (values, values_at) = (list(expression, "values"), at.child("values"));
+    if values.is_empty() {
+        errors.required(values_at, "");
+    }
+    for (i, value) in values.iter().enumerate() {
+        if values.iter().take(i).any(|earlier| earlier == value) {
+            errors.duplicate(values_at.index(i), value);
+        }
+    }
+    let key = str_at(expression, &["key"]);
+    complain(&at.child("key"), key, names::qualified_name(key), errors);
+}
+
+fn warnings(class: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, term) in list(class, "allowedTopologies").iter().enumerate() {
+        let term_at = TOPOLOGIES.index(i);
+        let at = term_at.child(EXPRESSIONS);
+        for (i, expression) in list(term, EXPRESSIONS).iter().enumerate() {
+            if let Some(message) = deprecation(str_at(expression, &["key"])) {
+                warnings.push(format!("{}: {message}", at.index(i).child("key")));
+            }
+        }
+    }
+    warnings
 }
 
 /// Of the classes annotated as the default the youngest counts, and of equally young ones the first by name.

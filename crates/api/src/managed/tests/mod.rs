@@ -1,6 +1,7 @@
 //! What upstream's tests cover, as tables: each case is a list of requests and the owners they leave.
 
 mod applying;
+mod creating;
 mod recorded;
 mod scaling;
 mod sets;

@@ -1,0 +1,86 @@
+//! Aggregated cluster roles: those whose rules are gathered from others by labels.
+
+use std::collections::BTreeMap;
+
+use corten_api::selector::LabelSelector;
+use corten_api::{Value, meta};
+
+/// The rules a cluster role should have, if it is aggregated: those of every role it selects, by name, each
+/// once.
+pub fn aggregated_rules(role: &Value, all: &BTreeMap<String, Value>) -> Option<Vec<Value>> {
+    let selectors = role.get("aggregationRule").filter(|rule| !rule.is_null())?;
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in selectors.items_at(&["clusterRoleSelectors"]) {
+        // A selector that makes no sense was refused when it was written; it selects nothing.
+        let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
+        let chosen = all.iter().filter(|(name, _)| *name != meta::name(role));
+        for (_, other) in chosen.filter(|(_, other)| selector.matches_object(other)) {
+            for rule in other.items_at(&["rules"]) {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    Some(rules)
+}
+
+/// Completes every aggregated role among `roles`, those that gather from aggregated roles included. The
+/// names of the changed ones come back.
+pub fn aggregate_all(roles: &mut BTreeMap<String, Value>) -> Vec<String> {
+    let mut changed: Vec<String> = Vec::new();
+    // What one round changes the next may gather; roles that gather each other settle within as many rounds.
+    for _ in 0..=roles.len() {
+        let stale: Vec<(String, Vec<Value>)> = roles
+            .iter()
+            .filter_map(|(name, role)| Some((name.clone(), aggregated_rules(role, roles)?)))
+            .filter(|(name, rules)| roles.get(name).is_some_and(|role| role.items_at(&["rules"]) != rules))
+            .collect();
+        if stale.is_empty() {
+            break;
+        }
+        for (name, rules) in stale {
+            if let Some(role) = roles.get_mut(&name) {
+                role.set(&["rules"], rules);
+            }
+            if !changed.contains(&name) {
+                changed.push(name);
+            }
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corten_api::value;
+
+    fn role(name: &str, label: &str, selects: &str, rules: Value) -> (String, Value) {
+        let mut role = value!({"metadata": {"name": name}, "rules": rules});
+        role.set(&["metadata", "labels", label], "true");
+        if !selects.is_empty() {
+            let mut selector = Value::object();
+            selector.set(&["matchLabels", selects], "true");
+            role.set(&["aggregationRule", "clusterRoleSelectors"], vec![selector]);
+        }
+        (name.to_owned(), role)
+    }
+
+    #[test]
+    fn roles_gather_from_roles_that_gather() {
+        let get = value!({"verbs": ["get"]});
+        let put = value!({"verbs": ["update"]});
+        let mut roles: BTreeMap<String, Value> = [
+            role("admin", "x", "to-admin", Value::Null),
+            role("edit", "to-admin", "to-edit", Value::Null),
+            role("a", "to-edit", "", Value::Array(vec![get.clone(), put.clone()])),
+            role("b", "to-edit", "", Value::Array(vec![get.clone()])),
+        ]
+        .into();
+        assert_eq!(aggregate_all(&mut roles), ["edit", "admin"]);
+        assert_eq!(roles["admin"].items_at(&["rules"]), [get, put]);
+        assert!(aggregate_all(&mut roles).is_empty());
+        assert!(aggregated_rules(&roles["a"], &roles).is_none());
+    }
+}

@@ -1,0 +1,21 @@
+//! Role-based access control: roles hold rules, bindings give roles to subjects.
+//!
+//! Rules only ever allow. `Rbac` answers whether some rule of a user does, from an index by subject, so that
+//! a decision does not depend on how many bindings there are for others.
+
+mod aggregate;
+mod covers;
+mod index;
+mod policy;
+mod reconcile;
+mod rule;
+
+pub use aggregate::{aggregate_all, aggregated_rules};
+pub use covers::{describe_missing, uncovered};
+pub use index::{MissingRole, Rbac, Resolved, RoleKind, RoleRef, summary};
+pub use policy::{BootstrapPolicy, bootstrap_policy, node_rules};
+pub use reconcile::{Change, reconcile_binding, reconcile_role};
+pub use rule::{Rule, rules_of};
+
+/// The API group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";

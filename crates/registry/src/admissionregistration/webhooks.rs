@@ -1,0 +1,179 @@
+//! What a webhook configuration may say. Both kinds of webhooks are judged alike; only mutating ones have a
+//! reinvocation policy.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use super::validate::{
+    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, refuse_static_name, static_name_warnings,
+    validate_choice, validate_match_conditions, validate_rule,
+};
+use crate::prepare::same;
+use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::text::{complain, fully_qualified_name, list, member, text};
+use crate::validation::webhook::validate_client_config;
+
+const REVIEW_VERSIONS: &[&str] = &["v1", "v1beta1"];
+const NO_SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
+const ANY_SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun", "Some", "Unknown"];
+
+/// What webhooks that are stored already may keep.
+#[derive(Clone, Copy, Default)]
+struct Leeway {
+    match_conditions: bool,
+    side_effects: bool,
+    review_versions: bool,
+    names: bool,
+    selectors: LabelSelectorOptions,
+}
+
+impl Leeway {
+    fn of(new: &[Value], old: &[Value]) -> Leeway {
+        let selectors = || old.iter().flat_map(|hook| SELECTORS.iter().map(|key| member(hook, key)));
+        let mut errors = ErrorList::new();
+        for selector in selectors() {
+            validate_label_selector(selector, LabelSelectorOptions::default(), &Field::ROOT, &mut errors);
+        }
+        Leeway {
+            match_conditions: new.len() == old.len()
+                && new.iter().zip(old).all(|(new, old)| same(new, old, &["matchConditions"])),
+            side_effects: !old.iter().all(|hook| NO_SIDE_EFFECTS.contains(&text(hook, "sideEffects"))),
+            review_versions: !old.iter().all(|hook| {
+                let versions = list(hook, "admissionReviewVersions");
+                versions.is_empty() || versions.iter().any(is_review_version)
+            }),
+            names: (0..old.len()).any(|i| is_repeated(old, i)),
+            selectors: LabelSelectorOptions { allow_invalid_values: !errors.is_empty() },
+        }
+    }
+}
+
+const SELECTORS: [&str; 2] = ["namespaceSelector", "objectSelector"];
+
+pub(super) fn create(object: &Value, errors: &mut ErrorList) {
+    validate_webhooks(list(object, "webhooks"), Leeway::default(), errors);
+    refuse_static_name(object, errors);
+}
+
+pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    let hooks = list(object, "webhooks");
+    validate_webhooks(hooks, Leeway::of(hooks, list(old, "webhooks")), errors);
+}
+
+fn is_review_version(version: &Value) -> bool {
+    version.as_str().is_some_and(|version| REVIEW_VERSIONS.contains(&version))
+}
+
+/// Whether an earlier webhook has the same name.
+fn is_repeated(hooks: &[Value], i: usize) -> bool {
+    let name = hooks.get(i).map(|hook| text(hook, "name"));
+    hooks.iter().take(i).any(|hook| Some(text(hook, "name")) == name)
+}
+
+fn validate_webhooks(hooks: &[Value], leeway: Leeway, errors: &mut ErrorList) {
+    let at = Field::new("webhooks");
+    for (i, hook) in hooks.iter().enumerate() {
+        let at = at.index(i);
+        validate_webhook(hook, leeway, &at, errors);
+        let versions = list(hook, "admissionReviewVersions");
+        validate_review_versions(versions, leeway, &at.child("admissionReviewVersions"), errors);
+        let name = text(hook, "name");
+        if !leeway.names && !name.is_empty() && is_repeated(hooks, i) {
+            errors.duplicate(at.child("name"), &Value::from(name));
+        }
+    }
+}
+
+fn validate_webhook(hook: &Value, leeway: Leeway, at: &Field<'_>, errors: &mut ErrorList) {
+    fully_qualified_name(text(hook, "name"), &at.child("name"), errors);
+    for (i, rule) in list(hook, "rules").iter().enumerate() {
+        validate_rule(rule, &at.child("rules").index(i), errors);
+    }
+    validate_choice(hook, "failurePolicy", FAILURE_POLICIES, at, errors);
+    validate_choice(hook, "matchPolicy", MATCH_POLICIES, at, errors);
+    let side_effects = if leeway.side_effects { ANY_SIDE_EFFECTS } else { NO_SIDE_EFFECTS };
+    match member(hook, "sideEffects") {
+        None => {
+            let why = format!("must specify one of {}", side_effects.join(", "));
+            errors.required(at.child("sideEffects"), why);
+        }
+        Some(_) => validate_choice(hook, "sideEffects", side_effects, at, errors),
+    }
+    if let Some(seconds) = hook.int_at(&["timeoutSeconds"])
+        && !(1..=30).contains(&seconds)
+    {
+        let why = "the timeout value must be between 1 and 30 seconds";
+        errors.invalid(at.child("timeoutSeconds"), &Value::from(seconds), why);
+    }
+    for key in SELECTORS {
+        validate_label_selector(member(hook, key), leeway.selectors, &at.child(key), errors);
+    }
+    validate_choice(hook, "reinvocationPolicy", REINVOCATION_POLICIES, at, errors);
+    let config = hook.get("clientConfig").unwrap_or(&Value::Null);
+    validate_client_config(config, &at.child("clientConfig"), errors);
+    if !leeway.match_conditions {
+        let conditions = list(hook, "matchConditions");
+        validate_match_conditions(conditions, &at.child("matchConditions"), errors);
+    }
+}
+
+/// Versions of the review that a webhook understands: one that is sent must be among them.
+fn validate_review_versions(versions: &[Value], leeway: Leeway, at: &Field<'_>, errors: &mut ErrorList) {
+    if versions.is_empty() {
+        errors.required(at, format!("must specify one of {}", REVIEW_VERSIONS.join(", ")));
+        return;
+    }
+    for (i, version) in versions.iter().enumerate() {
+        if versions.iter().take(i).any(|earlier| earlier == version) {
+            errors.invalid(at.index(i), version, "duplicate version");
+            continue;
+        }
+        let version = version.as_str().unwrap_or_default();
+        complain(&at.index(i), version, names::dns1035_label(version), errors);
+    }
+    if !leeway.review_versions && !versions.iter().any(is_review_version) {
+        let why = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        errors.invalid(at, &Value::from(versions.to_vec()), why);
+    }
+}
+
+/// Requests that webhooks are never asked about: a rule that names them does nothing.
+const EXCLUDED: &[(&str, &str)] = &[
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = static_name_warnings(object, old);
+    for (i, hook) in list(object, "webhooks").iter().enumerate() {
+        for (j, rule) in list(hook, "rules").iter().enumerate() {
+            for (group, resource) in excluded_by(rule) {
+                warnings.push(format!(
+                    "webhooks[{i}].rules[{j}]: {resource}.{group} is excluded from admission webhooks; this rule will have no effect"
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// What a rule names for nothing, in the rule's order. What a wildcard means is anybody's guess.
+fn excluded_by(rule: &Value) -> Vec<(&str, &str)> {
+    let texts = |key: &str| list(rule, key).iter().filter_map(Value::as_str);
+    let mut found = Vec::new();
+    if ["apiGroups", "resources"].iter().any(|key| texts(key).any(|text| text == "*")) {
+        return found;
+    }
+    for group in texts("apiGroups") {
+        for pair in texts("resources").map(|resource| (group, resource)) {
+            if EXCLUDED.contains(&pair) && !found.contains(&pair) {
+                found.push(pair);
+            }
+        }
+    }
+    found
+}

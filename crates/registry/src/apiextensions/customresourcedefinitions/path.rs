@@ -1,0 +1,77 @@
+//! Paths to fields of a custom resource: `.spec.replicas`, and in rules also `.metadata.labels['a']`.
+
+use corten_api::Value;
+
+use super::schema::{named, part, property};
+use crate::validation::text::member;
+
+/// A field that was found.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found<'v, 't> {
+    /// The names on the way; none for the resource itself.
+    pub(super) names: Vec<&'t str>,
+    pub(super) schema: &'v Value,
+}
+
+/// Follows a path through a schema, or says why that is not possible. Only rules may name fields in brackets.
+pub(super) fn find<'v, 't>(
+    path: &'t str,
+    schema: &'v Value,
+    brackets: bool,
+) -> Result<Found<'v, 't>, String> {
+    const END: &str = "unexpected end of JSON path";
+    let mut found = Found { names: Vec::new(), schema };
+    let mut tokens = tokens(path);
+    while let Some(token) = tokens.next() {
+        let name = match token {
+            "." => tokens.next().ok_or(END)?,
+            "[" if !brackets => return Err("array notation is not allowed".to_owned()),
+            "[" => {
+                let quoted = tokens.next().ok_or(END)?;
+                let name = quoted.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+                name.ok_or_else(|| format!("expected single quoted string but got {quoted}"))?
+            }
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        found.schema = field(found.schema, name).ok_or("does not refer to a valid field")?;
+        found.names.push(name);
+        if token == "[" {
+            match tokens.next().ok_or(END)? {
+                "]" => {}
+                other => return Err(format!("expected ] but got {other}")),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The schema of a field: of the one named so, or where none are named of any.
+fn field<'v>(schema: &'v Value, name: &str) -> Option<&'v Value> {
+    if named(schema, "properties").next().is_some() {
+        return property(schema, name);
+    }
+    member(schema, "additionalProperties")?;
+    Some(part(schema, "additionalProperties").unwrap_or(&Value::Null))
+}
+
+/// Delimiters, quoted texts and what is between them.
+fn tokens(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = path;
+    std::iter::from_fn(move || {
+        let end = match rest.bytes().next()? {
+            b'.' | b'[' | b']' => 1,
+            b'\'' => quoted_length(rest),
+            _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
+        };
+        let (token, after) = rest.split_at(end);
+        rest = after;
+        Some(token)
+    })
+}
+
+/// How long the quoted text at the beginning is, with both quotes.
+fn quoted_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let closing = (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\');
+    closing.map_or(text.len(), |i| i + 1)
+}

@@ -1,0 +1,461 @@
+//! What a custom resource definition may say: names, versions, schemas, conversion.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, json, names};
+
+use super::openapi::{Place, divisible_item, validate_list_keys, validate_schema};
+use super::schema::{any, flag, is_said, of};
+use super::versions::{
+    agree, has_status, may_keep_fields, refuse_without_schema, shared, validate_columns,
+    validate_selectable_fields, validate_subresources,
+};
+use super::{conversion, default_values, structural};
+use crate::prepare::same;
+use crate::table::condition_true;
+use crate::validation::text::{list, member, text};
+use crate::validation::url;
+
+const SPEC: Field<'static> = Field::new("spec");
+const VERSIONS: Field<'static> = SPEC.child("versions");
+const STORED_VERSIONS: Field<'static> = Field::new("status").child("storedVersions");
+const APPROVAL: &str = "api-approved.kubernetes.io";
+const WARNING_MAX_LENGTH: usize = 256;
+
+/// What a definition that is stored already may keep.
+#[derive(Default)]
+pub(super) struct Leeway<'v> {
+    /// Versions without a schema.
+    schemas: bool,
+    /// Types that are none.
+    pub(super) types: bool,
+    /// Defaults with unknown fields.
+    defaults: bool,
+    /// Items of sets that can be divided.
+    pub(super) set_items: bool,
+    /// Keys of lists that may be missing.
+    pub(super) list_keys: bool,
+    pub(super) review_versions: bool,
+    old_versions: &'v [Value],
+}
+
+impl<'v> Leeway<'v> {
+    fn of(old: &'v Value) -> Leeway<'v> {
+        let versions = list(spec(old), "versions");
+        let schemas = || versions.iter().filter_map(|version| of(member(version, "schema")));
+        let has = |asked: &dyn Fn(&Value) -> bool| schemas().any(|schema| any(schema, &mut |s| asked(s)));
+        Leeway {
+            schemas: schemas().count() < versions.len(),
+            types: has(&|schema| {
+                let types = ["", "array", "boolean", "integer", "number", "object", "string"];
+                !types.contains(&text(schema, "type"))
+            }),
+            defaults: schemas().any(default_values::has_unknown_fields),
+            set_items: has(&|schema| divisible_item(schema).is_some()),
+            list_keys: has(&|schema| {
+                let mut errors = ErrorList::new();
+                validate_list_keys(schema, &Field::ROOT, &mut errors);
+                !errors.is_empty()
+            }),
+            review_versions: !conversion::understands_reviews(spec(old)),
+            old_versions: versions,
+        }
+    }
+}
+
+fn spec(object: &Value) -> &Value {
+    object.get("spec").unwrap_or(&Value::Null)
+}
+
+pub(super) fn create(object: &Value, errors: &mut ErrorList) {
+    validate_name(object, errors);
+    validate_spec(spec(object), &Leeway::default(), errors);
+    validate_status(object, errors);
+    validate_stored_versions(object, errors);
+    validate_approval(object, None, errors);
+    if flag(spec(object), "preserveUnknownFields") {
+        refuse_preserving(errors);
+    }
+}
+
+pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    validate_spec(spec(object), &Leeway::of(old), errors);
+    let established = condition_true(old, "Established");
+    for (path, always) in [
+        (&["scope"][..], false),
+        (&["names", "kind"][..], false),
+        (&["group"][..], true),
+        (&["names", "plural"][..], true),
+    ] {
+        if (established || always) && !same(spec(object), spec(old), path) {
+            let value = spec(object).at(path).unwrap_or(&Value::Null);
+            errors.invalid(format!("spec.{}", path.join(".")), value, "field is immutable");
+        }
+    }
+    validate_status(object, errors);
+    validate_stored_versions(object, errors);
+    validate_approval(object, Some(old), errors);
+    if flag(spec(object), "preserveUnknownFields") && !flag(spec(old), "preserveUnknownFields") {
+        refuse_preserving(errors);
+    }
+}
+
+pub(super) fn subresource(name: &str, object: &Value, _: &Value, errors: &mut ErrorList) {
+    if name == "status" {
+        validate_status(object, errors);
+    }
+}
+
+fn refuse_preserving(errors: &mut ErrorList) {
+    let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    errors.invalid(SPEC.child("preserveUnknownFields"), &Value::from(true), why);
+}
+
+/// A definition is called after what it defines.
+fn validate_name(object: &Value, errors: &mut ErrorList) {
+    let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+    let plural = object.str_at(&["spec", "names", "plural"]).unwrap_or_default();
+    let is_it = name.strip_prefix(plural).and_then(|rest| rest.strip_prefix('.'));
+    if !name.is_empty() && is_it != Some(text(spec(object), "group")) {
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        errors.invalid("metadata.name", &Value::from(name), why);
+    }
+}
+
+/// Says all complaints about a text at once.
+fn complain_once(text: &str, before: &str, complaints: &[String], at: &Field<'_>, errors: &mut ErrorList) {
+    if !complaints.is_empty() {
+        errors.invalid(at, &Value::from(text), format!("{before}{}", complaints.join(",")));
+    }
+}
+
+fn validate_spec(spec: &Value, leeway: &Leeway<'_>, errors: &mut ErrorList) {
+    let versions = list(spec, "versions");
+    validate_group(text(spec, "group"), &SPEC.child("group"), errors);
+    match text(spec, "scope") {
+        "Cluster" | "Namespaced" => {}
+        "" => errors.required(SPEC.child("scope"), ""),
+        other => {
+            let scope = Value::from(other);
+            errors.not_supported(SPEC.child("scope"), &scope, &["Cluster", "Namespaced"]);
+        }
+    }
+    for (i, _) in versions.iter().enumerate().filter(|(_, v)| of(member(v, "schema")).is_none()) {
+        let at = VERSIONS.index(i);
+        let at = at.child("schema");
+        if !leeway.schemas {
+            errors.required(at.child("openAPIV3Schema"), "");
+        } else if versions.get(i).is_some_and(|version| flag(version, "served")) {
+            errors.required(at.child("openAPIV3Schema"), "because otherwise all fields are pruned");
+        }
+    }
+    let schemas = || versions.iter().filter_map(|version| of(member(version, "schema")));
+    let has_default = |schema| any(schema, &mut |schema| member(schema, "default").is_some());
+    if flag(spec, "preserveUnknownFields") && schemas().any(has_default) {
+        let why = "must be false in order to use defaults in the schema";
+        errors.invalid(SPEC.child("preserveUnknownFields"), &Value::from(true), why);
+    }
+    for (i, version) in versions.iter().enumerate() {
+        let name = text(version, "name");
+        let at = VERSIONS.index(i);
+        complain_once(name, "", &names::dns1035_label(name), &at.child("name"), errors);
+        validate_version(version, versions, leeway, &at, errors);
+    }
+    validate_version_set(spec, errors);
+    validate_names(spec.get("names").unwrap_or(&Value::Null), true, &SPEC.child("names"), errors);
+    validate_shared(versions, leeway, errors);
+    conversion::validate(spec, leeway.review_versions, &SPEC.child("conversion"), errors);
+}
+
+fn validate_group(group: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if group.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    let complaints = names::dns1123_subdomain(group);
+    if complaints.is_empty() && !group.contains('.') {
+        errors.invalid(at, &Value::from(group), "should be a domain with at least one dot");
+    }
+    complain_once(group, "", &complaints, at, errors);
+}
+
+/// What a version says on its own.
+fn validate_version(
+    version: &Value,
+    versions: &[Value],
+    leeway: &Leeway<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    validate_deprecation(version, &at.child("deprecationWarning"), errors);
+    let own = |key: &str| member(version, key).filter(|_| !agree(versions, key));
+    validate_validation(own("schema"), has_status(version), leeway, &at.child("schema"), errors);
+    if let Some(subresources) = own("subresources") {
+        validate_subresources(subresources, &at.child("subresources"), errors);
+    }
+    let columns = own("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
+    validate_columns(columns, &at.child("additionalPrinterColumns"), errors);
+    let fields = own("selectableFields").and_then(Value::as_array).unwrap_or_default();
+    let at = at.child("selectableFields");
+    let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
+    if fields.is_empty() || refuse_without_schema(own("schema"), why, &at, errors) {
+        return;
+    }
+    let schema = of(own("schema")).unwrap_or(&Value::Null);
+    let any_number = may_keep_fields(version, leeway.old_versions);
+    validate_selectable_fields(fields, schema, any_number, &at, errors);
+}
+
+/// What all versions say.
+fn validate_shared(versions: &[Value], leeway: &Leeway<'_>, errors: &mut ErrorList) {
+    let schema = shared(versions, "schema");
+    let any_status = versions.iter().any(has_status);
+    validate_validation(schema, any_status, leeway, &SPEC.child("validation"), errors);
+    if let Some(subresources) = shared(versions, "subresources") {
+        validate_subresources(subresources, &SPEC.child("subresources"), errors);
+    }
+    let columns = shared(versions, "additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
+    validate_columns(columns, &SPEC.child("additionalPrinterColumns"), errors);
+    let fields = shared(versions, "selectableFields").and_then(Value::as_array).unwrap_or_default();
+    let at = SPEC.child("selectableFields");
+    let why = "may only be set when validations.schema is included";
+    if fields.is_empty() || refuse_without_schema(schema, why, &at, errors) {
+        return;
+    }
+    let any_number = versions.iter().all(|version| may_keep_fields(version, leeway.old_versions));
+    validate_selectable_fields(fields, of(schema).unwrap_or(&Value::Null), any_number, &at, errors);
+}
+
+fn validate_deprecation(version: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let Some(warning) = member(version, "deprecationWarning") else { return };
+    let text = warning.as_str().unwrap_or_default();
+    let mut refuse = |why: String| errors.invalid(at, warning, why);
+    if !flag(version, "deprecated") {
+        refuse("can only be set for deprecated versions".to_owned());
+        return;
+    }
+    if text.len() > WARNING_MAX_LENGTH {
+        refuse(format!("must be <= {WARNING_MAX_LENGTH} characters long"));
+    }
+    if text.is_empty() {
+        refuse("must not be an empty string".to_owned());
+    }
+    if let Some((i, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
+        refuse(format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {i}"
+        ));
+    }
+}
+
+fn validate_validation(
+    validation: Option<&Value>,
+    has_status: bool,
+    leeway: &Leeway<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let Some(schema) = of(validation) else { return };
+    let before = errors.0.len();
+    if has_status {
+        validate_root_with_status(schema, at, errors);
+    }
+    if flag(schema, "nullable") {
+        errors.forbidden(at.child("openAPIV3Schema.nullable"), "nullable cannot be true at the root");
+    }
+    let at = at.child("openAPIV3Schema");
+    let unsupported = structural::unsupported(schema);
+    if unsupported.is_none() {
+        let found = errors.0.len();
+        structural::validate_structural(schema, &at, errors);
+        if errors.0.len() == found {
+            default_values::validate_defaults(schema, leeway.defaults, &at, errors);
+        }
+    }
+    validate_schema(schema, Place::ROOT, leeway, &at, errors);
+    if let Some(why) = unsupported.filter(|_| errors.0.len() == before) {
+        errors.invalid(at, &Value::from(""), why);
+    }
+}
+
+/// A status that is kept apart takes its part of the schema along: nothing else may judge it.
+fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    const ALLOWED: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations";
+    const FORBIDDEN: [&str; 20] = [
+        "id",
+        "$schema",
+        "$ref",
+        "nullable",
+        "default",
+        "enum",
+        "maxProperties",
+        "minProperties",
+        "allOf",
+        "oneOf",
+        "anyOf",
+        "not",
+        "additionalProperties",
+        "patternProperties",
+        "dependencies",
+        "additionalItems",
+        "definitions",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-map-type",
+    ];
+    let kind = text(schema, "type");
+    if !matches!(kind, "" | "object") {
+        let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.invalid(at.child("openAPIV3Schema.type"), &Value::from(kind), why);
+    } else if FORBIDDEN.iter().any(|key| schema.get(key).is_some_and(is_said)) {
+        let why = format!(
+            "only [{ALLOWED}] fields are allowed at the root of the schema if the status subresource is enabled"
+        );
+        errors.invalid(at.child("openAPIV3Schema"), schema, why);
+    }
+}
+
+/// One version is stored, and all have names of their own.
+fn validate_version_set(spec: &Value, errors: &mut ErrorList) {
+    let versions = list(spec, "versions");
+    let name = |i: usize| versions.get(i).map(|version| text(version, "name"));
+    if (0..versions.len()).any(|i| (0..i).any(|j| name(i) == name(j))) {
+        errors.invalid_shown(VERSIONS, shown(spec), "must contain unique version names");
+    }
+    if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.invalid_shown(VERSIONS, shown(spec), why);
+    }
+    if let Some(first) = name(0).filter(|first| !first.is_empty()) {
+        complain_once(first, "", &names::dns1035_label(first), &SPEC.child("version"), errors);
+    }
+}
+
+/// Versions as upstream shows them: without what they agree on.
+fn shown(spec: &Value) -> String {
+    let Some(versions) = spec.get("versions").and_then(Value::as_array) else { return "null".to_owned() };
+    let one = |version: &Value| {
+        let own = |key: &str| {
+            let part = member(version, key).filter(|_| !agree(versions, key));
+            part.map_or_else(|| "null".to_owned(), json::write_to_string)
+        };
+        format!(
+            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{},\"Subresources\":{},\"AdditionalPrinterColumns\":{},\"SelectableFields\":{}}}",
+            json::write_to_string(&Value::from(text(version, "name"))),
+            flag(version, "served"),
+            flag(version, "storage"),
+            flag(version, "deprecated"),
+            member(version, "deprecationWarning").map_or_else(|| "null".to_owned(), json::write_to_string),
+            own("schema"),
+            own("subresources"),
+            own("additionalPrinterColumns"),
+            own("selectableFields"),
+        )
+    };
+    format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+fn validate_status(object: &Value, errors: &mut ErrorList) {
+    let names = object.at(&["status", "acceptedNames"]).unwrap_or(&Value::Null);
+    validate_names(names, false, &Field::new("status").child("acceptedNames"), errors);
+}
+
+/// Names of the resource. The accepted ones may still be missing.
+fn validate_names(resource: &Value, required: bool, at: &Field<'_>, errors: &mut ErrorList) {
+    const KEYS: [&str; 4] = ["plural", "singular", "kind", "listKind"];
+    for key in KEYS.into_iter().filter(|key| required && text(resource, key).is_empty()) {
+        errors.required(at.child(key), "");
+    }
+    for key in KEYS {
+        let name = text(resource, key);
+        let (before, complaints) = match key {
+            _ if name.is_empty() => continue,
+            "plural" | "singular" => ("", names::dns1035_label(name)),
+            _ => {
+                let before = "may have mixed case, but should otherwise match: ";
+                (before, names::dns1035_label(&name.to_lowercase()))
+            }
+        };
+        complain_once(name, before, &complaints, &at.child(key), errors);
+    }
+    validate_labels(list(resource, "shortNames"), &at.child("shortNames"), errors);
+    let kind = text(resource, "kind");
+    if !kind.is_empty() && kind == text(resource, "listKind") {
+        errors.invalid(at.child("listKind"), &Value::from(kind), "kind and listKind may not be the same");
+    }
+    validate_labels(list(resource, "categories"), &at.child("categories"), errors);
+}
+
+fn validate_labels(labels: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    for (i, label) in labels.iter().enumerate() {
+        let label = label.as_str().unwrap_or_default();
+        complain_once(label, "", &names::dns1035_label(label), &at.index(i), errors);
+    }
+}
+
+/// Every version that objects may be stored in is still there.
+fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
+    let stored = object.items_at(&["status", "storedVersions"]);
+    if stored.is_empty() {
+        errors.invalid_shown(STORED_VERSIONS, "null", "must have at least one stored version");
+        return;
+    }
+    let versions = list(spec(object), "versions");
+    for version in versions.iter().filter(|version| flag(version, "storage")) {
+        let name = text(version, "name");
+        if !stored.iter().any(|stored| stored.as_str() == Some(name)) {
+            let why = format!("must have the storage version {name}");
+            errors.invalid(STORED_VERSIONS, &Value::from(stored.to_vec()), why);
+        }
+    }
+    for (i, stored) in stored.iter().enumerate() {
+        let name = stored.as_str().unwrap_or_default();
+        if !versions.iter().any(|version| text(version, "name") == name) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.invalid(STORED_VERSIONS.index(i), stored, why);
+        }
+    }
+}
+
+/// How far somebody agreed to a resource in a group of the community's.
+#[derive(PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Bypassed,
+    Approved,
+    Invalid,
+}
+
+fn approval(object: &Value) -> Approval {
+    match object.str_at(&["metadata", "annotations", APPROVAL]).unwrap_or_default() {
+        "" => Approval::Missing,
+        text if text.starts_with("unapproved") => Approval::Bypassed,
+        text => match url::parse(text) {
+            Ok(url) if !url.host.is_empty() && !url.scheme.is_empty() => Approval::Approved,
+            _ => Approval::Invalid,
+        },
+    }
+}
+
+fn validate_approval(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let group = text(spec(object), "group");
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+    let state = approval(object);
+    if !is_protected || old.is_some_and(|old| approval(old) == state) {
+        return;
+    }
+    const ANNOTATIONS: Field<'static> = Field::new("metadata").child("annotations");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let must = format!("protected groups must have approval annotation \"{APPROVAL}\"");
+    match state {
+        Approval::Approved | Approval::Bypassed => {}
+        Approval::Missing => errors.required(ANNOTATIONS.key(APPROVAL), format!("{must}, {see}")),
+        Approval::Invalid => {
+            let said = object.at(&["metadata", "annotations", APPROVAL]).unwrap_or(&Value::Null);
+            let why = format!("{must} with either a URL or a reason starting with \"unapproved\", {see}");
+            errors.invalid(ANNOTATIONS.key(APPROVAL), said, why);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a stateful set may be: a template, claims for volumes of each pod, and the order of changes.
+
+use std::borrow::Cow;
+
+use corten_api::selector::LabelSelector;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names, value};
+
+use crate::validation::fields::{immutable, non_negative, number, part};
+use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
+use crate::validation::label_selector::validate_labels;
+use crate::validation::pod_template::validate_pod_template_spec;
+use crate::validation::shown::{self, NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::text::{complain, list, member, text};
+use crate::validation::workload::{
+    at_most, validate_collisions, validate_lasting, validate_required_selector, validate_selector_stays,
+    validate_taken,
+};
+
+/// What is looked at. Parts that cannot change are not judged again, nor is a template that was stored
+/// before it would have been refused.
+#[derive(Debug, Clone, Copy)]
+struct Scope {
+    created: bool,
+    template: bool,
+}
+
+pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
+    validate_spec(part(set, "spec"), Scope { created: true, template: true }, errors);
+}
+
+pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
+    let (spec, before) = (part(set, "spec"), part(old, "spec"));
+    let mut complaints = ErrorList::new();
+    validate_spec(before, Scope { created: false, template: true }, &mut complaints);
+    validate_spec(spec, Scope { created: false, template: complaints.is_empty() }, errors);
+    validate_selector_stays(set, old, errors);
+    let at = Field::new("spec");
+    for key in ["volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+        immutable(spec, before, key, &at, errors);
+    }
+}
+
+fn validate_spec(spec: &Value, scope: Scope, errors: &mut ErrorList) {
+    let at = Field::new("spec");
+    match text(spec, "podManagementPolicy") {
+        "OrderedReady" | "Parallel" => {}
+        "" => errors.required(at.child("podManagementPolicy"), ""),
+        other => {
+            let why = "must be 'OrderedReady' or 'Parallel'";
+            errors.invalid(at.child("podManagementPolicy"), &Value::from(other), why);
+        }
+    }
+    validate_strategy(part(spec, "updateStrategy"), &at.child("updateStrategy"), errors);
+    if let Some(policy) = member(spec, "persistentVolumeClaimRetentionPolicy") {
+        validate_retention(policy, &at.child("persistentVolumeClaimRetentionPolicy"), errors);
+    }
+    non_negative(spec, "replicas", &at, errors);
+    non_negative(spec, "minReadySeconds", &at, errors);
+    non_negative(part(spec, "ordinals"), "start", &at.child("ordinals"), errors);
+    let service = text(spec, "serviceName");
+    if scope.created && !service.is_empty() {
+        complain(&at.child("serviceName"), service, names::dns1123_label(service), errors);
+    }
+    validate_required_selector(spec, "statefulset", &at, errors);
+    validate_template(spec, scope, &at, errors);
+    validate_lasting(part(spec, "template"), "StatefulSet", &at.child("template"), errors);
+}
+
+const ROLLING: Shape = Shape::Pointer(&[("partition", NUMBER), ("maxUnavailable", NULLABLE)]);
+const STRATEGY: Shape = Shape::Struct(&[("type", TEXT), ("rollingUpdate", ROLLING)]);
+
+fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let rolling = member(strategy, "rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("", _) => errors.required(*at, ""),
+        ("OnDelete", Some(rolling)) => {
+            let why = "only allowed for updateStrategy 'RollingUpdate'";
+            errors.invalid_shown(at.child("rollingUpdate"), shaped(rolling, ROLLING), why);
+        }
+        ("RollingUpdate", Some(rolling)) => {
+            validate_rolling_update(rolling, &at.child("rollingUpdate"), errors);
+        }
+        ("OnDelete" | "RollingUpdate", None) => {}
+        _ => {
+            let why = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.invalid_shown(*at, shaped(strategy, STRATEGY), why);
+        }
+    }
+}
+
+fn validate_rolling_update(rolling: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    non_negative(rolling, "partition", at, errors);
+    let Some(unavailable) = member(rolling, "maxUnavailable") else { return };
+    let at = at.child("maxUnavailable");
+    validate_int_or_percent(unavailable, &at, errors);
+    if magnitude(unavailable) == 0 {
+        errors.invalid(at, unavailable, "cannot be 0");
+    }
+    validate_at_most_100_percent(unavailable, &at, errors);
+}
+
+fn validate_retention(policy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    for key in ["whenDeleted", "whenScaled"] {
+        let what = text(policy, key);
+        if !matches!(what, "Retain" | "Delete") {
+            errors.not_supported(at.child(key), &Value::from(what), &["Retain", "Delete"]);
+        }
+    }
+}
+
+fn validate_template(spec: &Value, scope: Scope, at: &Field<'_>, errors: &mut ErrorList) {
+    let selector = member(spec, "selector");
+    let Ok(parsed) = LabelSelector::from_object(selector) else {
+        let shown = shown::selector(selector.unwrap_or(&Value::Null));
+        errors.invalid_shown(at.child("selector"), shown, "");
+        return;
+    };
+    let (template, at) = (part(spec, "template"), at.child("template"));
+    if !parsed.is_everything() {
+        validate_taken(template, &parsed, &at, errors);
+    }
+    if scope.template {
+        validate_pod_template_spec(&completed(spec), &at, errors);
+    }
+    let metadata = part(template, "metadata");
+    validate_labels(metadata.get("labels"), &at.child("labels"), errors);
+    names::validate_annotations(metadata.get("annotations"), &String::from(at.child("annotations")), errors);
+}
+
+/// The template as pods will have it: with a volume for each claim, and a host name that is not the
+/// template's.
+fn completed(spec: &Value) -> Cow<'_, Value> {
+    let (template, claims) = (part(spec, "template"), list(spec, "volumeClaimTemplates"));
+    let pod = part(template, "spec");
+    if claims.is_empty() && text(pod, "subdomain").is_empty() && text(pod, "hostname").is_empty() {
+        return Cow::Borrowed(template);
+    }
+    let mut template = template.clone();
+    template.remove(&["spec", "subdomain"]);
+    template.remove(&["spec", "hostname"]);
+    if !claims.is_empty() {
+        let name = |claim: &Value| text(part(claim, "metadata"), "name").to_owned();
+        let names: Vec<String> = claims.iter().map(name).collect();
+        let volume = |name: &String| {
+            let name = name.as_str();
+            value!({"name": name, "persistentVolumeClaim": {"claimName": name}})
+        };
+        let own = list(pod, "volumes").iter().filter(|v| !names.iter().any(|name| name == text(v, "name")));
+        let volumes: Vec<Value> = names.iter().map(volume).chain(own.cloned()).collect();
+        template.set(&["spec", "volumes"], volumes);
+    }
+    Cow::Owned(template)
+}
+
+pub(super) fn validate_subresource(sub: &str, set: &Value, old: &Value, errors: &mut ErrorList) {
+    if sub != "status" {
+        return;
+    }
+    let (status, at) = (part(set, "status"), Field::new("status"));
+    for key in [
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "collisionCount",
+    ] {
+        non_negative(status, key, &at, errors);
+    }
+    let why = "cannot be greater than status.replicas";
+    for key in ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"] {
+        at_most(status, key, "replicas", why, errors);
+    }
+    let why = "cannot be greater than status.readyReplicas";
+    at_most(status, "availableReplicas", "readyReplicas", why, errors);
+    validate_collisions(set, old, errors);
+}
+
+/// What is said of a set that is accepted.
+pub(super) fn warnings(set: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = crate::validation::workload::template_warnings(set, old);
+    if number(part(set, "spec"), "revisionHistoryLimit") < 0 {
+        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        warnings.push(format!("spec.revisionHistoryLimit: {why}"));
+    }
+    warnings
+}

@@ -1,0 +1,82 @@
+//! Which parts of a job's template may be changed: none, unless the job is suspended and nothing of it runs.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
+
+use super::status::is_true;
+use crate::prepare::copy;
+use crate::validation::fields::{IMMUTABLE, number, part};
+use crate::validation::text::{list, member, text};
+
+/// What tells the scheduler where to put pods, below the template.
+const DIRECTIVES: [&[&str]; 5] = [
+    &["spec", "nodeSelector"],
+    &["spec", "tolerations"],
+    &["spec", "schedulingGates"],
+    &["metadata", "annotations"],
+    &["metadata", "labels"],
+];
+
+pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut ErrorList) {
+    let (template, before) = (part(part(job, "spec"), "template"), part(part(old, "spec"), "template"));
+    if template == before {
+        return;
+    }
+    let spec_at = Field::new("spec");
+    let at = spec_at.child("template");
+    if !is_idle(old) {
+        errors.invalid(at, template, IMMUTABLE);
+        return;
+    }
+    let mut expected = before.clone();
+    for path in DIRECTIVES {
+        copy(&mut expected, template, path);
+    }
+    allow_node_affinity(&mut expected, template);
+    for key in ["containers", "initContainers"] {
+        allow_resources(&mut expected, template, key);
+    }
+    if !same_spec(template, &expected) {
+        errors.invalid(at.child("spec"), part(template, "spec"), IMMUTABLE);
+    }
+}
+
+fn same_spec(a: &Value, b: &Value) -> bool {
+    part(a, "spec") == part(b, "spec")
+}
+
+/// Suspended, and without pods.
+fn is_idle(job: &Value) -> bool {
+    let status = part(job, "status");
+    let stopped = member(status, "startTime").is_none() || is_true(status, "Suspended");
+    job.bool_at(&["spec", "suspend"]) == Some(true) && stopped && number(status, "active") == 0
+}
+
+/// Affinity to nodes may change, affinity to pods may not.
+fn allow_node_affinity(expected: &mut Value, template: &Value) {
+    const AFFINITY: &[&str] = &["spec", "affinity"];
+    const NODE: &[&str] = &["spec", "affinity", "nodeAffinity"];
+    copy(expected, template, NODE);
+    let nothing = |value: &Value| value.as_object().is_some_and(|map| map.is_empty());
+    if template.at(AFFINITY).is_none() && expected.at(AFFINITY).is_some_and(nothing) {
+        expected.remove(AFFINITY);
+    }
+}
+
+/// How much containers need may change, if they are the same ones.
+fn allow_resources(expected: &mut Value, template: &Value, key: &str) {
+    let now = list(part(template, "spec"), key);
+    let Some(containers) = expected
+        .get_mut("spec")
+        .and_then(|spec| spec.get_mut(key))
+        .and_then(Value::as_array_mut)
+        .filter(|containers| containers.len() == now.len())
+    else {
+        return;
+    };
+    for (container, now) in containers.iter_mut().zip(now) {
+        if text(container, "name") == text(now, "name") {
+            copy(container, now, &["resources"]);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a network policy may say: whom it is for, which peers and ports it lets through.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use crate::validation::ip::{self, Cidr};
+use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::text::{complain, list, member, port_number, text};
+
+const SPEC: Field<'static> = Field::new("spec");
+
+/// Rules of each direction, and where they keep their peers.
+const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
+
+/// What an object that is stored already may keep.
+#[derive(Default)]
+struct Leeway<'v> {
+    selectors: LabelSelectorOptions,
+    cidrs: Vec<&'v str>,
+}
+
+pub(super) fn create(object: &Value, errors: &mut ErrorList) {
+    validate_spec(spec(object), &Leeway::default(), errors);
+}
+
+pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    let mut before = ErrorList::new();
+    let selector = member(spec(old), "podSelector");
+    validate_label_selector(selector, LabelSelectorOptions::default(), &Field::ROOT, &mut before);
+    let selectors = LabelSelectorOptions { allow_invalid_values: !before.is_empty() };
+    let mut cidrs = Vec::new();
+    each_block(spec(old), &mut |block, _| {
+        cidrs.push(text(block, "cidr"));
+        cidrs.extend(excepted(block));
+    });
+    let leeway = Leeway { selectors, cidrs };
+    validate_spec(spec(object), &leeway, errors);
+}
+
+fn spec(object: &Value) -> &Value {
+    object.get("spec").unwrap_or(&Value::Null)
+}
+
+/// Shows every block of addresses among the peers, and where it is.
+fn each_block<'v>(spec: &'v Value, seen: &mut dyn FnMut(&'v Value, &Field<'_>)) {
+    for (rules, peers) in DIRECTIONS {
+        let at = SPEC.child(rules);
+        for (i, rule) in list(spec, rules).iter().enumerate() {
+            let at = at.index(i);
+            for (j, peer) in list(rule, peers).iter().enumerate() {
+                if let Some(block) = member(peer, "ipBlock") {
+                    seen(block, &at.child(peers).index(j).child("ipBlock"));
+                }
+            }
+        }
+    }
+}
+
+fn excepted(block: &Value) -> impl Iterator<Item = &str> {
+    list(block, "except").iter().map(|cidr| cidr.as_str().unwrap_or_default())
+}
+
+fn validate_spec(spec: &Value, leeway: &Leeway<'_>, errors: &mut ErrorList) {
+    validate_label_selector(
+        member(spec, "podSelector"),
+        leeway.selectors,
+        &SPEC.child("podSelector"),
+        errors,
+    );
+    for (rules, peers) in DIRECTIONS {
+        let at = SPEC.child(rules);
+        for (i, rule) in list(spec, rules).iter().enumerate() {
+            let at = at.index(i);
+            for (i, port) in list(rule, "ports").iter().enumerate() {
+                validate_port(port, &at.child("ports").index(i), errors);
+            }
+            for (i, peer) in list(rule, peers).iter().enumerate() {
+                validate_peer(peer, leeway, &at.child(peers).index(i), errors);
+            }
+        }
+    }
+    validate_policy_types(list(spec, "policyTypes"), errors);
+}
+
+fn validate_policy_types(types: &[Value], errors: &mut ErrorList) {
+    let at = SPEC.child("policyTypes");
+    if types.len() > 2 {
+        errors.invalid(at, &Value::from(types.to_vec()), "may not specify more than two policyTypes");
+        return;
+    }
+    for (i, kind) in types.iter().enumerate() {
+        if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
+            errors.not_supported(at.index(i), kind, &["Ingress", "Egress"]);
+        }
+    }
+}
+
+fn validate_port(port: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    if let Some(protocol) = member(port, "protocol")
+        && !matches!(protocol.as_str(), Some("TCP" | "UDP" | "SCTP"))
+    {
+        errors.not_supported(at.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
+    }
+    let end = member(port, "endPort");
+    let end_at = at.child("endPort");
+    match member(port, "port") {
+        None => {
+            if let Some(end) = end {
+                errors.invalid(end_at, end, "may not be specified when `port` is not specified");
+            }
+        }
+        Some(Value::String(name)) => {
+            if let Some(end) = end {
+                errors.invalid(end_at, end, "may not be specified when `port` is non-numeric");
+            }
+            complain(&at.child("port"), name, names::port_name(name), errors);
+        }
+        Some(number) => {
+            let number = number.as_int().unwrap_or(0);
+            port_number(number, &at.child("port"), errors);
+            if let Some(end) = end.and_then(Value::as_int) {
+                if end < number {
+                    let why = "must be greater than or equal to `port`";
+                    errors.invalid(end_at, &Value::from(end), why);
+                }
+                port_number(end, &end_at, errors);
+            }
+        }
+    }
+}
+
+fn validate_peer(peer: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &mut ErrorList) {
+    let mut selectors = 0;
+    for key in ["podSelector", "namespaceSelector"] {
+        if let Some(selector) = member(peer, key) {
+            selectors += 1;
+            validate_label_selector(Some(selector), leeway.selectors, &at.child(key), errors);
+        }
+    }
+    match member(peer, "ipBlock") {
+        Some(block) => {
+            validate_block(block, leeway, &at.child("ipBlock"), errors);
+            if selectors > 0 {
+                errors.forbidden(at, "may not specify both ipBlock and another peer");
+            }
+        }
+        None if selectors == 0 => errors.required(at, "must specify a peer"),
+        None => {}
+    }
+}
+
+fn validate_block(block: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &mut ErrorList) {
+    let cidr = text(block, "cidr");
+    if cidr.is_empty() {
+        errors.required(at.child("cidr"), "");
+        return;
+    }
+    ip::legacy_cidr(cidr, &leeway.cidrs, &at.child("cidr"), errors);
+    let Some(cidr) = Cidr::parse_sloppy(cidr) else { return };
+    let at = at.child("except");
+    for (i, range) in excepted(block).enumerate() {
+        let at = at.index(i);
+        ip::legacy_cidr(range, &leeway.cidrs, &at, errors);
+        if Cidr::parse_sloppy(range).is_some_and(|range| !cidr.has_strict_subset(range)) {
+            errors.invalid(at, &Value::from(range), "must be a strict subset of `cidr`");
+        }
+    }
+}
+
+/// Ranges that are not written as they should be.
+pub(super) fn warnings(object: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    each_block(spec(object), &mut |block, at| {
+        ip::cidr_warnings(text(block, "cidr"), &at.child("cidr"), &mut warnings);
+        for (i, range) in excepted(block).enumerate() {
+            ip::cidr_warnings(range, &at.child("except").index(i), &mut warnings);
+        }
+    });
+    warnings
+}

@@ -1,0 +1,43 @@
+//! Expressions (CEL) that objects carry. Whether one compiles is not looked at: only that there is one.
+
+use corten_api::Field;
+use corten_api::status::ErrorList;
+
+/// An expression that must be there. This is where it would be compiled.
+pub(crate) fn validate_expression(expression: &str, missing: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if expression.trim().is_empty() {
+        errors.required(at, missing);
+    }
+}
+
+/// Whether a text can name a variable.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    const RESERVED: &[&str] = &[
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(word)
+        && !RESERVED.contains(&name)
+}

@@ -1,0 +1,135 @@
+//! Amounts of resources: which names there are, and how much of each makes sense.
+
+use corten_api::quantity::Quantity;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use crate::validation::text::complain;
+
+const HUGE_PAGES: &str = "hugepages-";
+
+/// An amount; zero for what is none.
+pub(crate) fn amount(value: &Value) -> Quantity {
+    match value {
+        Value::String(text) => Quantity::parse(text).unwrap_or(Quantity::ZERO),
+        Value::Int(number) => Quantity::new(*number, Quantity::ZERO.format()),
+        _ => Quantity::ZERO,
+    }
+}
+
+/// An amount as upstream spells it.
+pub(crate) fn spelled(value: &Value) -> Value {
+    match value {
+        Value::String(_) => value.clone(),
+        other => Value::from(amount(other).to_str()),
+    }
+}
+
+pub(crate) fn is_huge_page(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// A resource of Kubernetes' own: one without a domain, or of its domain.
+pub(crate) fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// A resource of somebody else, whose name still fits when it is counted by quotas.
+pub(crate) fn is_extended(name: &str) -> bool {
+    const REQUESTS: &str = "requests.";
+    if is_native(name) || name.starts_with(REQUESTS) {
+        return false;
+    }
+    let Some((domain, rest)) = name.split_once('/') else { return false };
+    let counted = REQUESTS.len() + domain.len() <= names::SUBDOMAIN_MAX_LENGTH;
+    counted && !rest.contains('/') && names::qualified_name(name).is_empty()
+}
+
+/// Whether more of a resource may be promised than there is.
+pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
+    is_native(name) && !is_huge_page(name)
+}
+
+/// Resources that are counted one by one.
+pub(crate) fn is_integer(name: &str) -> bool {
+    const COUNTED: [&str; 9] = [
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    COUNTED.contains(&name) || is_extended(name)
+}
+
+/// A resource that is known at all.
+pub(crate) fn is_standard(name: &str) -> bool {
+    const KNOWN: [&str; 20] = [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "storage",
+        "requests.storage",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    KNOWN.contains(&name) || is_huge_page(name) || name.starts_with("requests.hugepages-")
+}
+
+/// The name of a resource of whatever kind; false if it is none.
+pub(crate) fn validate_resource_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) -> bool {
+    let complaints = names::qualified_name(name);
+    if !complaints.is_empty() {
+        complain(at, name, complaints, errors);
+        return false;
+    }
+    if !name.contains('/') && !is_standard(name) {
+        let why = "must be a standard resource type or fully qualified";
+        errors.invalid(at, &Value::from(name), why);
+        return false;
+    }
+    true
+}
+
+/// The name of a resource that containers use.
+pub(crate) fn validate_container_resource_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if matches!(name, "cpu" | "memory" | "ephemeral-storage") {
+        return;
+    }
+    validate_resource_name(name, at, errors);
+    if !name.contains('/') {
+        if !is_huge_page(name) {
+            errors.invalid(at, &Value::from(name), "must be a standard resource for containers");
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        errors.invalid(at, &Value::from(name), "doesn't follow extended resource name standard");
+    }
+}
+
+/// An amount is not negative, and whole where things are counted.
+pub(crate) fn validate_quantity(name: &str, value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let amount = amount(value);
+    if amount.is_negative() {
+        errors.invalid(at, &spelled(value), "must be greater than or equal to 0");
+    }
+    if amount.milli_value() % 1000 != 0 && is_integer(name) {
+        errors.invalid(at, &spelled(value), "must be an integer");
+    }
+}

@@ -1,0 +1,95 @@
+//! Claims of storage: the specification that persistent volume claims and templates of them share.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use crate::validation::fields::any_of;
+use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::resources::{amount, spelled};
+use crate::validation::text::{complain, list, member, optional, text};
+
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// `keeps_groups`: the groups of stored data sources are not looked at again.
+pub(crate) fn validate_volume_claim_spec(
+    spec: &Value,
+    options: LabelSelectorOptions,
+    keeps_groups: bool,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let modes = list(spec, "accessModes");
+    if modes.is_empty() {
+        errors.required(at.child("accessModes"), "at least 1 access mode is required");
+    }
+    validate_label_selector(member(spec, "selector"), options, &at.child("selector"), errors);
+    validate_access_modes(modes, &at.child("accessModes"), errors);
+    validate_storage(spec, &at.child("resources").key("storage"), errors);
+    optional(text(spec, "storageClassName"), names::dns1123_subdomain, &at.child("storageClassName"), errors);
+    any_of(spec, "volumeMode", &["Block", "Filesystem"], at, errors);
+    validate_data_sources(spec, keeps_groups, at, errors);
+    let class = text(spec, "volumeAttributesClassName");
+    optional(class, names::dns1123_subdomain, &at.child("volumeAttributesClassName"), errors);
+}
+
+pub(crate) fn validate_access_modes(modes: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    const SINGLE: &str = "ReadWriteOncePod";
+    let texts = || modes.iter().map(|mode| mode.as_str().unwrap_or_default());
+    for mode in texts().filter(|mode| !ACCESS_MODES.contains(mode)) {
+        errors.not_supported(at, &Value::from(mode), &ACCESS_MODES);
+    }
+    let other = texts().any(|mode| mode != SINGLE && ACCESS_MODES.contains(&mode));
+    if other && texts().any(|mode| mode == SINGLE) {
+        errors.forbidden(at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn validate_storage(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    match spec.at(&["resources", "requests", "storage"]) {
+        None => errors.required(at, ""),
+        Some(size) if amount(size).is_negative() || amount(size).is_zero() => {
+            errors.invalid(at, &spelled(size), "must be greater than zero");
+        }
+        Some(_) => {}
+    }
+}
+
+fn validate_data_sources(spec: &Value, keeps_groups: bool, at: &Field<'_>, errors: &mut ErrorList) {
+    let (source, reference) = (member(spec, "dataSource"), member(spec, "dataSourceRef"));
+    if let Some(source) = source {
+        validate_data_source(source, keeps_groups, &at.child("dataSource"), errors);
+    }
+    if let Some(reference) = reference {
+        let at = at.child("dataSourceRef");
+        validate_data_source(reference, keeps_groups, &at, errors);
+        optional(text(reference, "namespace"), names::namespace_name, &at.child("namespace"), errors);
+    }
+    let (Some(source), Some(reference)) = (source, reference) else { return };
+    let same =
+        ["apiGroup", "kind", "name"].into_iter().all(|key| member(source, key) == member(reference, key));
+    let why = if !text(reference, "namespace").is_empty() {
+        "may not be specified when dataSourceRef.namespace is specified"
+    } else if !same {
+        "must match dataSourceRef"
+    } else {
+        return;
+    };
+    // Upstream shows where the source is, in the form it keeps paths in: that is nothing.
+    errors.invalid_shown(at, "{}", why);
+}
+
+fn validate_data_source(source: &Value, keeps_groups: bool, at: &Field<'_>, errors: &mut ErrorList) {
+    for key in ["name", "kind"] {
+        if text(source, key).is_empty() {
+            errors.required(at.child(key), "");
+        }
+    }
+    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.invalid(at, &Value::from(kind), why);
+    }
+    if !group.is_empty() && !keeps_groups {
+        complain(&at.child("apiGroup"), group, names::dns1123_subdomain(group), errors);
+    }
+}

@@ -1,0 +1,130 @@
+//! What workloads share: a selector, a template of the pods it selects, and counts of those pods.
+
+use corten_api::selector::LabelSelector;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Map, Value, names};
+
+use crate::prepare::same;
+use crate::validation::fields::{IMMUTABLE, number, part};
+use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::pod_template::{pod_template_warnings, validate_pod_template_spec};
+use crate::validation::shown;
+use crate::validation::text::{member, text};
+
+/// A selector that must be there and demand something. Messages name the kind it is wrong for.
+pub(crate) fn validate_required_selector(spec: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let at = at.child("selector");
+    let Some(selector) = member(spec, "selector") else {
+        errors.required(at, "");
+        return;
+    };
+    validate_label_selector(Some(selector), LabelSelectorOptions::default(), &at, errors);
+    validate_demanding(selector, kind, &at, errors);
+}
+
+/// A selector of everything would take everybody's pods.
+pub(crate) fn validate_demanding(selector: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    if labels.is_none_or(Map::is_empty) && selector.items_at(&["matchExpressions"]).is_empty() {
+        let why = format!("empty selector is invalid for {kind}");
+        errors.invalid_shown(*at, shown::selector(selector), why);
+    }
+}
+
+/// A selector once and for all.
+pub(crate) fn validate_selector_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+    if !same(new, old, &["spec", "selector"]) {
+        let selector = part(part(new, "spec"), "selector");
+        errors.invalid_shown("spec.selector", shown::selector(selector), IMMUTABLE);
+    }
+}
+
+/// Whether the selector, if it makes sense, takes the pods of the template. `at` is the template.
+pub(crate) fn validate_selected(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    if let Ok(selector) = LabelSelector::from_object(member(spec, "selector")) {
+        validate_taken(part(spec, "template"), &selector, at, errors);
+    }
+}
+
+/// Whether a selector takes the pods of a template.
+pub(crate) fn validate_taken(
+    template: &Value,
+    selector: &LabelSelector,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    static NONE: Map = Map::new();
+    let labels = template.at(&["metadata", "labels"]);
+    if !selector.matches(labels.and_then(Value::as_object).unwrap_or(&NONE)) {
+        let why = "`selector` does not match template `labels`";
+        let at = at.child("metadata");
+        errors.invalid(at.child("labels"), labels.unwrap_or(&Value::Null), why);
+    }
+}
+
+/// A template of pods that run until they are told to end.
+pub(crate) fn validate_lasting_template(
+    template: &Value,
+    kind: &str,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    validate_pod_template_spec(template, at, errors);
+    validate_lasting(template, kind, at, errors);
+}
+
+/// Pods of a set are started again, for as long as the set is there.
+pub(crate) fn validate_lasting(template: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let (spec, at) = (part(template, "spec"), at.child("spec"));
+    let policy = text(spec, "restartPolicy");
+    if policy != "Always" {
+        errors.not_supported(at.child("restartPolicy"), &Value::from(policy), &["Always"]);
+    }
+    if member(spec, "activeDeadlineSeconds").is_some() {
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(at.child("activeDeadlineSeconds"), why);
+    }
+}
+
+/// A count that is part of another.
+pub(crate) fn at_most(status: &Value, key: &str, whole: &str, why: &str, errors: &mut ErrorList) {
+    if number(status, key) > number(status, whole) {
+        errors.invalid(Field::new("status").child(key), &Value::Int(number(status, key)), why);
+    }
+}
+
+/// How often names collided is counted up.
+pub(crate) fn validate_collisions(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let count = |object: &Value| object.int_at(&["status", "collisionCount"]).unwrap_or(0);
+    let known = old.at(&["status", "collisionCount"]).is_some_and(|count| !count.is_null());
+    if known && count(new) < count(old) {
+        errors.invalid("status.collisionCount", &Value::Int(count(new)), "cannot be decremented");
+    }
+}
+
+/// What is said of a new workload whose name is no DNS label.
+pub(crate) fn name_warning(object: &Value) -> Option<String> {
+    let complaints = names::dns1123_label(text(part(object, "metadata"), "name"));
+    (!complaints.is_empty()).then(|| {
+        let complaints = complaints.join(" ");
+        format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{complaints}]"
+        )
+    })
+}
+
+/// What is said of a template that is new or was changed.
+pub(crate) fn template_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let generation = |object: &Value| object.int_at(&["metadata", "generation"]);
+    if old.is_some_and(|old| generation(object) == generation(old)) {
+        return Vec::new();
+    }
+    let template = |object| part(part(object, "spec"), "template");
+    pod_template_warnings(template(object), old.map(template), &Field::new("spec").child("template"))
+}
+
+/// The name of a new workload, then its template.
+pub(crate) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let name = if old.is_none() { name_warning(object) } else { None };
+    name.into_iter().chain(template_warnings(object, old)).collect()
+}
