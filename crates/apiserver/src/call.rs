@@ -8,7 +8,9 @@ use corten_auth::{MASTERS, User};
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
+use crate::admission::Admission;
 use crate::allocation::Allocators;
+use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
@@ -24,9 +26,11 @@ pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub authorizer: Authorizer,
+    pub admission: Admission,
     pub event_leases: EventLeases,
     pub allocators: Allocators,
     pub limits: Limits,
+    pub authentication: Authentication,
 }
 
 pub(crate) struct Call {

@@ -1,12 +1,17 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod authentication;
+
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges};
+use corten_apiserver::{
+    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
+    go_duration,
+};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -62,9 +67,17 @@ pub(crate) struct Args {
     /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
     #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
     authorization_mode: AuthorizationModes,
+    /// Admission plugins to turn on beyond those that are on by default.
+    #[arg(long, value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plugins to turn off although they are on by default.
+    #[arg(long, value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
+    #[command(flatten)]
+    authentication: authentication::Flags,
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -91,6 +104,9 @@ fn log_to_stderr() {
 async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
+    let admission_plugins =
+        AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+            .map_err(anyhow::Error::msg)?;
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
     let (store, pki) = open(data_dir, &args)?;
@@ -105,10 +121,12 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let options = Options {
+        authentication: args.authentication.options(&pki)?,
         pki,
         store,
         listener,
         runtime_config: args.runtime_config.clone(),
+        admission_plugins,
         authorization_modes: args.authorization_mode.clone(),
         advertised,
         endpoint,
@@ -161,25 +179,11 @@ fn limits(args: &Args) -> Limits {
 
 /// Reads a duration in Go's notation: `30s`, `1m30s`, `1.5h`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; give one such as 30s or 1m30s");
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let seconds = match &rest[..unit] {
-            "ms" => number / 1000.0,
-            "s" => number,
-            "m" => number * 60.0,
-            "h" => number * 3600.0,
-            _ => return Err(wrong()),
-        };
-        total += Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        rest = &rest[unit..];
+    let seconds = go_duration(text)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(format!("{text:?} is no time to wait; give one such as 30s or 1m30s")),
     }
-    if total.is_zero() { Err(wrong()) } else { Ok(total) }
 }
 
 /// Where pods reach this server. Nowhere, if this machine is on no network.

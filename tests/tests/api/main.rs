@@ -1,6 +1,8 @@
 //! The API as any HTTP client sees it: every kind, every format, bad input, access, and the process itself.
 
 mod access;
+mod admission;
+mod authentication;
 mod bad_input;
 mod bootstrap;
 mod every_kind;
@@ -8,6 +10,8 @@ mod eviction;
 mod formats;
 mod limits;
 mod process;
+mod quota;
 mod reads;
 mod services;
+mod tokens;
 mod writes;

@@ -15,11 +15,10 @@ pub(crate) fn act_as(
     user: Arc<User>,
     headers: &http::HeaderMap,
     info: &RequestInfo,
-    path: &str,
     query: &Query,
 ) -> Result<Arc<User>, Status> {
     let selectors = Selectors::of(info, query);
-    let other = impersonation::impersonate(authorizer, headers, &selectors.attributes(&user, info, path))?;
+    let other = impersonation::impersonate(authorizer, headers, &selectors.attributes(&user, info))?;
     Ok(other.map_or(user, Arc::new))
 }
 
@@ -28,10 +27,9 @@ pub(crate) fn pass(
     authorizer: &Authorizer,
     user: &User,
     info: &RequestInfo,
-    path: &str,
     query: &Query,
 ) -> Result<(), Status> {
-    require(authorizer, &Selectors::of(info, query).attributes(user, info, path))
+    require(authorizer, &Selectors::of(info, query).attributes(user, info))
 }
 
 /// What a list, a watch or a deletion of many is limited to, as far as it can be understood.
@@ -46,8 +44,8 @@ struct Selectors {
 impl Selectors {
     fn of(info: &RequestInfo, query: &Query) -> Selectors {
         let Some(at) = info.resource.as_ref() else { return Selectors::default() };
-        // Those that watch by their path do not all look at selectors.
-        if !matches!(info.verb, "list" | "watch" | "deletecollection") || info.watches_by_path {
+        // Those that say the verb in their path do not all look at selectors.
+        if !matches!(info.verb, "list" | "watch" | "deletecollection") || info.verb_in_path {
             return Selectors::default();
         }
         let fields = FieldSelector::parse(query.text("fieldSelector")).ok().filter(|s| !s.is_everything());
@@ -61,8 +59,8 @@ impl Selectors {
         Selectors { fields, labels, name }
     }
 
-    fn attributes<'a>(&'a self, user: &'a User, info: &'a RequestInfo, path: &'a str) -> Attributes<'a> {
-        let Some(at) = &info.resource else { return Attributes::path(user, info.verb, path) };
+    fn attributes<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
+        let Some(at) = &info.resource else { return Attributes::path(user, info.verb, &info.path) };
         Attributes {
             namespace: &at.namespace,
             version: &at.version,

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(crate) use local::{Failure, Kind, Local};
 
-use crate::{Server, allocation, authorization};
+use crate::{Server, allocation, authentication, authorization};
 
 /// How long changes are let settle before they are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -39,6 +39,7 @@ const STAGES: [&[Step]; 2] = [
     &[
         |local| kubernetes_service::ensure(local).boxed(),
         |local| roles(local).boxed(),
+        |local| trust(local).boxed(),
         |local| repair(local).boxed(),
     ],
 ];
@@ -97,6 +98,10 @@ pub(crate) async fn withdraw(server: &Arc<Server>) {
 
 async fn roles(local: &Local<'_>) -> Result<(), Failure> {
     authorization::bootstrap::run(local.server()).await.map_err(|why| Failure::new("roles", why))
+}
+
+async fn trust(local: &Local<'_>) -> Result<(), Failure> {
+    authentication::publish(local.server()).await.map_err(|why| Failure::new("configmaps", why))
 }
 
 async fn repair(local: &Local<'_>) -> Result<(), Failure> {

@@ -7,7 +7,8 @@ use corten_api::{Status, Value, meta, patch, status, time};
 use super::commit::Companions;
 use super::subresource::{current, decode_as, update_condition};
 use super::write::{RACE_RETRIES, Replaced};
-use super::{list, write};
+use super::{list, prepare, write};
+use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::respond::{self, Answer};
 
@@ -20,12 +21,16 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
 ];
 
 pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
-    let binding = decode_as(call, "", "v1", "Binding")?;
+    let mut binding = decode_as(call, "", "v1", "Binding")?;
     let (wanted, dry_run) = (call.wanted()?, call.dry_run("CreateOptions")?);
+    prepare::agree_on_namespace(call, &mut binding)?;
+    let write = Write::create("binding", dry_run);
+    admission::admit(call, write, &mut binding).await?;
     if meta::name(&binding) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     validate(&binding)?;
+    admission::validate(call, write, Some(&binding)).await?;
     for _ in 0..RACE_RETRIES {
         let current = current(call)?;
         check_preconditions(call, &binding, &current.tree, &current.object.key)?;

@@ -69,14 +69,17 @@ pub(super) async fn put_with(
 
 /// The write of an object that lives until it is removed.
 pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: &Value) -> Op {
+    Op::Put { key, expect, value: new_value(cache, object), lease: None }
+}
+
+/// What is stored of an object in its stored form.
+pub(crate) fn new_value(cache: &Cache, object: &Value) -> NewValue {
     let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
     let written = Written {
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
         projection: Arc::new(Projection::of(object, cache.form.rules)),
     };
-    let value =
-        NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) };
-    Op::Put { key, expect, value, lease: None }
+    NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }
 
 async fn commit(call: &Call, op: Op, companions: Companions) -> Result<Option<Arc<Entry>>, StoreError> {

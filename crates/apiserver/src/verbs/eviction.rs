@@ -10,7 +10,8 @@ use super::commit::Companions;
 use super::delete::{self, DeleteOptions};
 use super::subresource::{current, decode_as, update_condition};
 use super::write::{Current, Ownership, Replaced};
-use super::{list, write};
+use super::{list, prepare, write};
+use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::respond::{self, Answer};
 
@@ -21,12 +22,16 @@ const MAX_DISRUPTED_PODS: usize = 2000;
 const RETRIES: usize = 256;
 
 pub(super) async fn evict(call: &mut Call) -> Result<Answer, Status> {
-    let eviction = decode(call)?;
+    let mut eviction = decode(call)?;
     let wanted = call.wanted()?;
+    prepare::agree_on_namespace(call, &mut eviction)?;
+    let write = Write::create("eviction", call.dry_run("CreateOptions")?);
+    admission::admit(call, write, &mut eviction).await?;
     if meta::name(&eviction) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = options(call, &eviction)?;
+    admission::validate(call, write, Some(&eviction)).await?;
     if !evict_unguarded(call, &options).await? {
         evict_guarded(call, &options).await?;
     }

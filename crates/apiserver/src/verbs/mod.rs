@@ -9,8 +9,9 @@ pub(crate) mod patch;
 pub(crate) mod prepare;
 mod scale;
 pub(crate) mod subresource;
+mod token;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-pub(crate) use commit::{Companions, put_op};
+pub(crate) use commit::{Companions, new_value, put_op};
 pub(crate) use write::Ownership;

@@ -2,10 +2,10 @@
 //! are objects of their own, in files of their own.
 
 use corten_api::resources::{self, Subresource};
-use corten_api::{Status, Value, meta};
+use corten_api::{Status, Value};
 
 use super::write::Current;
-use super::{binding, eviction, list, patch as patch_verb, scale, write};
+use super::{binding, eviction, list, patch as patch_verb, scale, token, write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::respond::Answer;
@@ -25,6 +25,7 @@ pub(crate) async fn call(
         ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => binding::bind(call).await,
         ("eviction", "create") => eviction::evict(call).await,
+        ("token", "create") => token::create(call).await,
         _ => Err(needs_more(call, subresource.name)?),
     }
 }
@@ -46,19 +47,13 @@ pub(super) fn current(call: &Call) -> Result<Current, Status> {
     Current::read(call, list::cache(call)?).ok_or_else(|| call.not_found())
 }
 
-/// The body as an object of a kind in the resource's namespace. All versions of these kinds are alike.
+/// The body as an object of a kind. All versions of these kinds are alike.
 pub(super) fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<Value, Status> {
     let schema =
         resources::schema_of(group, "v1", kind).ok_or_else(|| Status::internal(format!("no {kind}")))?;
     let api_version = resources::api_version(group, version);
     let expected = Expected { schema: &schema, kind, api_version: &api_version };
     let decoded = decode::object(&call.headers, &call.body, expected, FieldValidation::parse(&call.query)?)?;
-    let namespace = meta::namespace(&decoded.object);
-    if !namespace.is_empty() && namespace != call.at.namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
     call.warnings.extend(decoded.warnings);
     Ok(decoded.object)
 }

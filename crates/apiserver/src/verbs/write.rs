@@ -15,7 +15,7 @@ use corten_store::{Error as StoreError, Expect};
 
 use super::commit::{Companions, is_companion_conflict, put_with, remove};
 use super::{list, prepare};
-use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Write};
 use crate::allocation;
 use crate::authorization::escalation;
 use crate::cache::Cache;
@@ -83,23 +83,24 @@ pub(super) async fn create_object(
     }
     let prefix =
         if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
-    let mut attempts = 0;
+    let (mut attempts, mut redecided) = (0, false);
     loop {
         attempts += 1;
         // Only a generated name, or something given out, can need a second try.
         let once = prefix.is_empty() && !allocation::concerns(call);
         let mut candidate = if once { std::mem::take(&mut object) } else { object.clone() };
+        let write = Write::create("", dry_run);
+        admission::admit(call, write, &mut candidate).await?;
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
-        let (operation, subresource) = (Operation::Create, "");
-        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-        admission::admit(&attributes, &mut candidate).await?;
         escalation::check(call, &candidate, None)?;
         let companions = allocation::for_create(call, &mut candidate, dry_run).await?;
         prepare::for_create(call, &mut candidate)?;
-        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-        admission::validate(&attributes, Some(&candidate)).await?;
+        // What is given out anew does not change what was admitted, or charged.
+        if !redecided {
+            admission::validate(call, write, Some(&candidate)).await?;
+        }
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
@@ -107,7 +108,10 @@ pub(super) async fn create_object(
             true => cache.get(meta::namespace(&candidate), &name).is_some(),
             false => match put_with(call, &cache, key, Expect::Absent, &candidate, companions).await {
                 Ok(entry) => return Ok(entry.value.clone()),
-                Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => continue,
+                Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {
+                    redecided = true;
+                    continue;
+                }
                 Err(StoreError::Conflict { .. }) => true,
                 Err(error) => return Err(store_failure(error)),
             },
@@ -199,31 +203,20 @@ pub(crate) async fn replace(
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
     prepare::to_stored(call, &mut new)?;
-    replace_admitted(call, subresource, cache, current, new, dry_run).await
-}
-
-/// `replace` with a new state in the stored version.
-async fn replace_admitted(
-    call: &mut Call,
-    subresource: &str,
-    cache: &Arc<Cache>,
-    current: &Current,
-    mut new: Value,
-    dry_run: bool,
-) -> Result<Option<Bytes>, Status> {
+    let write = Write::update(subresource, &current.tree, dry_run);
+    admission::admit(call, write, &mut new).await?;
+    escalation::check(call, &new, Some(&current.tree))?;
     let mut attempts = 0;
     loop {
         attempts += 1;
         let mut candidate = if allocation::concerns(call) { new.clone() } else { std::mem::take(&mut new) };
-        let (operation, old) = (Operation::Update, Some(&current.tree));
-        let attributes = Attributes { call, operation, subresource, old, dry_run };
-        admission::admit(&attributes, &mut candidate).await?;
-        escalation::check(call, &candidate, old)?;
         let companions =
             allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
         prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
-        let attributes = Attributes { call, operation, subresource, old, dry_run };
-        admission::validate(&attributes, Some(&candidate)).await?;
+        // What is given out anew does not change what was admitted, or charged.
+        if attempts == 1 {
+            admission::validate(call, write, Some(&candidate)).await?;
+        }
         match replace_stored(call, cache, current, candidate, companions, dry_run).await? {
             Replaced::Stored(stored) => return Ok(Some(stored)),
             Replaced::Overtaken => return Ok(None),
@@ -285,15 +278,19 @@ pub(super) async fn replace_stored(
 }
 
 /// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
-/// `scale`.
+/// `scale`, which is what was admitted.
 pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
     current: &Current,
-    new: Value,
+    mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    replace_admitted(call, "", cache, current, new, dry_run).await
+    prepare::for_update(call, "", &mut new, &current.tree)?;
+    match replace_stored(call, cache, current, new, Companions::default(), dry_run).await? {
+        Replaced::Stored(stored) => Ok(Some(stored)),
+        Replaced::Overtaken | Replaced::Undecided => Ok(None),
+    }
 }
 
 /// Whether an object only waited for its last finalizer.
