@@ -81,6 +81,10 @@ impl Addressing {
         set("clusterIPs", list(&self.cluster_ips));
         set("ipFamilies", list(&self.families));
         set("ipFamilyPolicy", self.policy.clone().map(Value::from));
+        if self.is_external_name() {
+            // What has no address has no traffic to direct.
+            set("internalTrafficPolicy", None);
+        }
     }
 
     /// A service that has nothing but this.
