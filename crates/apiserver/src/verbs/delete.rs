@@ -88,14 +88,8 @@ impl DeleteOptions {
         DeleteOptions { dry_run, ..DeleteOptions::default() }
     }
 
-    /// From the options in another object.
-    pub(super) fn of_tree(tree: &Value) -> Result<DeleteOptions, Status> {
-        let options = Self::read_tree(tree)?;
-        options.validate()?;
-        Ok(options)
-    }
-
-    fn read_tree(tree: &Value) -> Result<DeleteOptions, Status> {
+    /// From the options in a body or in another object, not yet validated.
+    pub(super) fn read_tree(tree: &Value) -> Result<DeleteOptions, Status> {
         let text = |path: &[&str]| tree.str_at(path).map(str::to_owned);
         let dry_run = tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str);
         Ok(DeleteOptions {
@@ -108,7 +102,7 @@ impl DeleteOptions {
         })
     }
 
-    fn validate(&self) -> Result<(), Status> {
+    pub(super) fn validate(&self) -> Result<(), Status> {
         let mut errors = ErrorList::new();
         if self.orphan_dependents.is_some() && self.propagation.is_some() {
             errors.invalid(

@@ -66,7 +66,7 @@ fn options(call: &Call, eviction: &Value) -> Result<DeleteOptions, Status> {
             in_body.join(" ")
         )));
     }
-    let mut options = DeleteOptions::of_tree(given)?;
+    let mut options = DeleteOptions::read_tree(given)?;
     options.dry_run |= dry_run;
     Ok(options)
 }
@@ -282,6 +282,7 @@ async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> Result<
         // It is the condition that changed it.
         options.resource_version = options.resource_version.map(|_| revision);
     }
+    options.validate()?;
     delete::delete_named(call, &options).await.map(|_| ())
 }
 
