@@ -7,6 +7,7 @@ use corten_api::{Map, Value, meta, time};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CREDENTIAL_ID, Refusal};
+use crate::service_account::{groups, user_name};
 use crate::{AUTHENTICATED, User};
 
 /// How far clocks may differ, and how long what is deleted still counts.
@@ -17,19 +18,11 @@ const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
-/// The name a service account has as a user.
-pub fn username(namespace: &str, name: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{name}")
-}
-
 /// The user a service account is.
 pub fn user(namespace: &str, name: &str, uid: &str) -> User {
-    let groups = vec![
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{namespace}"),
-        AUTHENTICATED.to_owned(),
-    ];
-    User { name: username(namespace, name), uid: uid.to_owned(), groups, ..User::default() }
+    let mut groups = groups(namespace);
+    groups.push(AUTHENTICATED.to_owned());
+    User { name: user_name(namespace, name), uid: uid.to_owned(), groups, ..User::default() }
 }
 
 /// An object by name, and which one of that name.
@@ -275,7 +268,7 @@ impl Issue<'_> {
         claims.insert("jti", self.id);
         claims.insert("kubernetes.io", private);
         claims.insert("nbf", now);
-        claims.insert("sub", username(namespace, name));
+        claims.insert("sub", user_name(namespace, name));
         Value::Object(claims)
     }
 }
