@@ -7,6 +7,7 @@ use corten_api::{Status, Str, Value, managed};
 use corten_auth::User;
 use http::HeaderMap;
 
+use crate::admission::Admission;
 use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
@@ -22,6 +23,7 @@ pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub authorizer: Authorizer,
+    pub admission: Admission,
     pub event_leases: EventLeases,
     pub authentication: Authentication,
 }

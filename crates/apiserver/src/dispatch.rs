@@ -109,9 +109,9 @@ impl Server {
         let Backend { authentication, authorizer, catalog, .. } = &*self.backend;
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path);
-        let user = authorization::admit(authorizer, user?, &parts.headers, &info, path, &query)?;
+        let user = authorization::admit(authorizer, user?, &parts.headers, &info, &query)?;
         match info.resource.clone() {
-            None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
+            None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
         }
     }
@@ -134,7 +134,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves_group(&at.group) {
+        if !self.backend.catalog.serves_group(&at.group) || info.path.starts_with("//") {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -156,6 +156,9 @@ impl Server {
             now: jiff::Timestamp::now(),
             warnings: Vec::new(),
         };
+        if info.verb.is_empty() || (info.verb_in_path && parts.method != Method::GET) {
+            return Err(Status::method_not_allowed());
+        }
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
             if !call.served.resource.has_verb("watch") {

@@ -42,6 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use admission::AdmissionPlugins;
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
@@ -73,6 +74,7 @@ pub struct Options {
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub admission_plugins: AdmissionPlugins,
     pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
@@ -111,6 +113,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             catalog,
             store: options.store,
             authorizer,
+            admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
             authentication: Authentication::new(options.authentication),
         }),

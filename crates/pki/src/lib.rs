@@ -19,6 +19,7 @@ mod identity;
 mod kubeconfig;
 mod leaf;
 mod pem;
+mod request;
 mod sans;
 mod server;
 
@@ -28,5 +29,6 @@ pub use identity::{CertIdentity, identity_of};
 pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
 pub use pem::{pem_certificates, to_pem};
+pub use request::{RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;

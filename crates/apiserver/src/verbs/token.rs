@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use super::prepare;
 use super::subresource::current;
 use super::write::Ownership;
-use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::random;
@@ -46,12 +46,10 @@ pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     prepare::agree_on_namespace(call, &mut request)?;
     let owner = Ownership::of(call, SUBRESOURCE);
     managed::update(&owner.context_for(&schema, API_VERSION), None, &mut request);
-    let (operation, subresource) = (Operation::Create, SUBRESOURCE);
-    let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-    admission::admit(&attributes, &mut request).await?;
+    let write = Write::create(SUBRESOURCE, dry_run);
+    admission::admit(call, write, &mut request).await?;
     let account = prepare_for(call, &mut request)?;
-    let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-    admission::validate(&attributes, Some(&request)).await?;
+    admission::validate(call, write, Some(&request)).await?;
     sign(call, &account, &mut request)?;
     decode::conform_whole(&mut request, expected, &mut Vec::new())?;
     Ok(respond::tree(201, &request, wanted))

@@ -2,11 +2,16 @@
 
 use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{Field, Map, Str, Value, names};
 
 use crate::validation::text::complain;
 
 const HUGE_PAGES: &str = "hugepages-";
+
+/// Names and amounts of a list of resources.
+pub(crate) fn entries(resources: Option<&Value>) -> impl Iterator<Item = (&Str, &Value)> {
+    resources.and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
 
 /// An amount; zero for what is none.
 pub(crate) fn amount(value: &Value) -> Quantity {
@@ -27,6 +32,13 @@ pub(crate) fn spelled(value: &Value) -> Value {
 
 pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
+}
+
+/// Whether an amount of huge pages is a number of whole ones.
+pub(crate) fn is_divisible_huge_page(name: &str, amount: Quantity) -> bool {
+    let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
+    let Some(size) = size.filter(|size| !size.is_negative() && !size.is_zero()) else { return false };
+    size.milli_value() % 1000 == 0 && size.value() != 0 && amount.value() % size.value() == 0
 }
 
 /// A resource of Kubernetes' own: one without a domain, or of its domain.
@@ -125,11 +137,15 @@ pub(crate) fn validate_container_resource_name(name: &str, at: &Field<'_>, error
 
 /// An amount is not negative, and whole where things are counted.
 pub(crate) fn validate_quantity(name: &str, value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let amount = amount(value);
-    if amount.is_negative() {
+    if is_negative(value) {
         errors.invalid(at, &spelled(value), "must be greater than or equal to 0");
     }
-    if amount.milli_value() % 1000 != 0 && is_integer(name) {
+    if is_integer(name) && amount(value).milli_value() % 1000 != 0 {
         errors.invalid(at, &spelled(value), "must be an integer");
     }
+}
+
+/// Most amounts can be seen not to be negative without being read.
+fn is_negative(value: &Value) -> bool {
+    value.as_str().is_none_or(|text| text.starts_with('-')) && amount(value).is_negative()
 }
