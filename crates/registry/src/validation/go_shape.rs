@@ -24,6 +24,8 @@ enum Kind {
     Text,
     Number,
     Flag,
+    /// An amount, which is there even if it is not.
+    Quantity,
     Struct(Shape),
     Pointer(Shape),
     List(Shape),
@@ -63,6 +65,10 @@ pub(crate) const fn flag(name: &'static str, key: &'static str) -> Member {
     Member { name, key, kind: Kind::Flag }
 }
 
+pub(crate) const fn quantity(name: &'static str, key: &'static str) -> Member {
+    Member { name, key, kind: Kind::Quantity }
+}
+
 /// A struct that is part of another.
 pub(crate) const fn part(name: &'static str, key: &'static str, shape: Shape) -> Member {
     Member { name, key, kind: Kind::Struct(shape) }
@@ -98,6 +104,47 @@ pub(crate) fn pretty(value: &Value, shape: Shape) -> String {
     out
 }
 
+/// Items on one line; null if there are none.
+pub(crate) fn compact_list(items: &[Value], shape: Shape) -> String {
+    if items.is_empty() {
+        return "null".to_owned();
+    }
+    let items: Vec<String> = items.iter().map(|item| compact(item, shape)).collect();
+    format!("[{}]", items.join(","))
+}
+
+/// Whether two values mean the same: what is empty may as well be absent, and what is zero where zero is what
+/// is absent.
+pub(crate) fn same(a: &Value, b: &Value, shape: Shape) -> bool {
+    a == b || a.is_null() == b.is_null() && shape.iter().all(|member| same_member(a, b, member))
+}
+
+fn same_member(a: &Value, b: &Value, member: &Member) -> bool {
+    let of = |value: &Value| value.get(member.key).filter(|part| !is_empty(part, member.kind)).cloned();
+    match (of(a), of(b), member.kind) {
+        (Some(a), Some(b), Kind::Struct(shape) | Kind::Pointer(shape)) => same(&a, &b, shape),
+        (a, b, Kind::Struct(shape)) => {
+            same(&a.unwrap_or(Value::object()), &b.unwrap_or(Value::object()), shape)
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b)), Kind::List(shape)) => {
+            a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| same(a, b, shape))
+        }
+        (a, b, _) => a == b,
+    }
+}
+
+/// Whether a part is as good as absent.
+fn is_empty(value: &Value, kind: Kind) -> bool {
+    match (value, kind) {
+        (Value::Array(items), _) => items.is_empty(),
+        (Value::Object(map), Kind::Any | Kind::Omitted) => map.is_empty(),
+        (Value::String(text), Kind::Text) => text.is_empty(),
+        (value, Kind::Number) => *value == Value::Int(0),
+        (value, Kind::Flag) => *value == Value::Bool(false),
+        (value, _) => value.is_null(),
+    }
+}
+
 struct Writer<'a> {
     out: &'a mut String,
     indent: Option<&'static str>,
@@ -106,7 +153,8 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn members(&mut self, value: &Value, shape: Shape, depth: usize) {
         let there = |member: &&Member| {
-            !matches!(member.kind, Kind::Omitted) || value.get(member.key).is_some_and(|part| !part.is_null())
+            let part = value.get(member.key).filter(|part| !is_empty(part, member.kind));
+            !matches!(member.kind, Kind::Omitted) || part.is_some()
         };
         self.enclosed('{', '}', depth, shape.iter().filter(there), |writer, member| {
             writer.name(member.name);
@@ -119,6 +167,7 @@ impl Writer<'_> {
             Kind::Text if value.is_null() => self.out.push_str("\"\""),
             Kind::Number if value.is_null() => self.out.push('0'),
             Kind::Flag if value.is_null() => self.out.push_str("false"),
+            Kind::Quantity if value.is_null() => self.out.push_str("\"0\""),
             Kind::Struct(shape) => self.members(value, shape, depth),
             Kind::Pointer(_) | Kind::List(_) if value.is_null() => self.out.push_str("null"),
             Kind::Pointer(shape) => self.members(value, shape, depth),
@@ -139,12 +188,24 @@ impl Writer<'_> {
             Value::Array(items) => {
                 self.enclosed('[', ']', depth, items.iter(), |writer, item| writer.any(item, depth + 1));
             }
-            other => self.out.push_str(&json::write_to_string(other)),
+            other => self.scalar(other),
+        }
+    }
+
+    /// What could be taken for markup is spelled out.
+    fn scalar(&mut self, value: &Value) {
+        for c in json::write_to_string(value).chars() {
+            match c {
+                '<' => self.out.push_str("\\u003c"),
+                '>' => self.out.push_str("\\u003e"),
+                '&' => self.out.push_str("\\u0026"),
+                c => self.out.push(c),
+            }
         }
     }
 
     fn name(&mut self, name: &str) {
-        self.out.push_str(&json::write_to_string(&Value::from(name)));
+        self.scalar(&Value::from(name));
         self.out.push_str(if self.indent.is_some() { ": " } else { ":" });
     }
 
@@ -203,5 +264,18 @@ mod tests {
         );
         assert_eq!(pretty(&value!({"name": "b"}), INNER), "{\n \"Name\": \"b\",\n \"Size\": null\n}");
         assert_eq!(compact(&Value::Null, OUTER), "null");
+        assert_eq!(compact(&value!({"name": "<b>"}), INNER), r#"{"Name":"\u003cb\u003e","Size":null}"#);
+    }
+
+    #[test]
+    fn nothing_is_as_good_as_absent() {
+        static INNER: Shape = &[text("Name", "name"), any("Size", "size")];
+        static OUTER: Shape =
+            &[pointer("Gone", "gone", INNER), part("Inner", "inner", INNER), list("Items", "items", INNER)];
+        let outer = value!({"inner": {"name": "", "size": {}}, "items": []});
+        assert!(same(&outer, &value!({}), OUTER));
+        assert!(!same(&outer, &value!({"gone": {}}), OUTER));
+        assert!(!same(&value!({"items": [{"name": "a"}]}), &value!({"items": [{"name": "b"}]}), OUTER));
+        assert!(!same(&value!({"size": 0}), &value!({}), INNER));
     }
 }

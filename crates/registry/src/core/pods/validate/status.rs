@@ -6,10 +6,11 @@ use corten_api::{Field, Value, names};
 use super::validate_annotations;
 use crate::table::str_at;
 use crate::validation::fields::part;
-use crate::validation::internal_form;
+use crate::validation::go_shape::{self, Shape};
 use crate::validation::ip::{legacy_ip, parse_sloppy};
-use crate::validation::number::{id, int};
+use crate::validation::number::{id, in_range, int};
 use crate::validation::pod_context::is_sidecar;
+use crate::validation::pod_shapes::spec::{HOST_IP, POD_IP};
 use crate::validation::text::{complain, list, member, text};
 
 const STATUS: Field<'static> = Field::new("status");
@@ -218,7 +219,7 @@ fn address(ip: &Value) -> &str {
 }
 
 /// At most one address of each family.
-fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_families(shape: Shape, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     for (i, ip) in ips.iter().map(address).enumerate() {
         let known: Vec<&str> = old.iter().map(address).filter(|known| *known == ip).collect();
         legacy_ip(ip, &known, &at.index(i), errors);
@@ -232,14 +233,14 @@ fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, e
     }
     let families = |v4: bool| parsed().flatten().filter(|ip| ip.to_canonical().is_ipv4() == v4).count();
     if ips.len() > 2 || families(true) != 1 || families(false) != 1 {
-        let shown = internal_form::compact_list(kind, ips);
+        let shown = go_shape::compact_list(ips, shape);
         errors.invalid_shown(at, shown, "may specify no more than one IP for each IP family");
     }
 }
 
 fn validate_pod_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (ip, ips) = (text(status, "podIP"), list(status, "podIPs"));
-    validate_families("PodIP", ips, list(old_status, "podIPs"), at, errors);
+    validate_families(POD_IP, ips, list(old_status, "podIPs"), at, errors);
     match ips.first().map(address) {
         None if ip.is_empty() => {}
         Some(first) if !ip.is_empty() => {
@@ -248,7 +249,7 @@ fn validate_pod_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors: 
             }
         }
         _ => {
-            let shown = internal_form::compact_list("PodIP", ips);
+            let shown = go_shape::compact_list(ips, POD_IP);
             errors.invalid_shown(at, shown, "podIP and podIPs must either both be set or both be unset");
         }
     }
@@ -259,7 +260,7 @@ fn validate_host_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors:
     if let Some(first) = ips.first().map(address).filter(|first| *first != text(status, "hostIP")) {
         errors.invalid(at.index(0).child("ip"), &Value::from(first), "must be equal to `hostIP`");
     }
-    validate_families("HostIP", ips, list(old_status, "hostIPs"), at, errors);
+    validate_families(HOST_IP, ips, list(old_status, "hostIPs"), at, errors);
 }
 
 fn validate_users(statuses: &[Value], windows: bool, at: &Field<'_>, errors: &mut ErrorList) {
@@ -273,7 +274,7 @@ fn validate_users(statuses: &[Value], windows: bool, at: &Field<'_>, errors: &mu
             errors.forbidden(at, "cannot be set for a windows pod");
             continue;
         }
-        crate::validation::number::in_range(int(user, "uid"), 0, MOST_UID, &at.child("uid"), errors);
+        in_range(int(user, "uid"), 0, MOST_UID, &at.child("uid"), errors);
         id(int(user, "gid"), &at.child("gid"), errors);
         for (j, group) in list(user, "supplementalGroups").iter().enumerate() {
             id(group.as_int().unwrap_or(0), &at.child("supplementalGroups").index(j), errors);

@@ -9,8 +9,9 @@ use crate::prepare::{copy, same};
 use crate::validation::container::validate_image_is_trimmed;
 use crate::validation::diff;
 use crate::validation::fields::part;
-use crate::validation::internal_form;
+use crate::validation::go_shape;
 use crate::validation::number::{given, in_range};
+use crate::validation::pod_shapes::spec::{NODE_SELECTOR_TERM, POD_SPEC};
 use crate::validation::text::{list, text};
 use crate::validation::toleration::validate_tolerations;
 
@@ -39,8 +40,8 @@ pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut ErrorList) 
         return;
     }
     let masked = masked(spec, old_spec, errors);
-    if masked != *old_spec && !internal_form::same("PodSpec", old_spec, &masked) {
-        let form = |spec| internal_form::pretty("PodSpec", spec);
+    if masked != *old_spec && !go_shape::same(old_spec, &masked, POD_SPEC) {
+        let form = |spec| go_shape::pretty(spec, POD_SPEC);
         let diff = diff::unified(&form(old_spec), &form(&masked));
         errors.forbidden(SPEC, format!("pod updates may not change fields other than {MUTABLE}\n{diff}"));
     }
@@ -170,7 +171,6 @@ fn validate_node_affinity_update(
     errors: &mut ErrorList,
 ) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    const TERM: &str = "NodeSelectorTerm";
     let terms = |affinity: Option<&Value>| match affinity.and_then(|affinity| affinity.get(REQUIRED)) {
         Some(selector) => list(selector, "nodeSelectorTerms").to_vec(),
         None => Vec::new(),
@@ -180,13 +180,13 @@ fn validate_node_affinity_update(
     let at = at.child("nodeSelectorTerms");
     if !old.is_empty() && old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.invalid_shown(at, internal_form::compact_list(TERM, &new), why);
+        errors.invalid_shown(at, go_shape::compact_list(&new, NODE_SELECTOR_TERM), why);
         return;
     }
     for (i, (new, old)) in new.iter().zip(&old).enumerate() {
         if !only_adds(new, old) {
             let why = "only additions are allowed (no mutations or deletions)";
-            errors.invalid_shown(at.index(i), internal_form::compact(TERM, new), why);
+            errors.invalid_shown(at.index(i), go_shape::compact(new, NODE_SELECTOR_TERM), why);
         }
     }
 }
