@@ -4,10 +4,9 @@ use corten_api::quantity::Quantity;
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::pod_annotations::{MIRROR, annotation};
 use crate::validation::pod_context::{PodContext, WHOLE_POD, is_sidecar};
-use crate::validation::pod_shapes::spec::POD_RESOURCE_CLAIM;
 use crate::validation::requirements::validate_requirements;
 use crate::validation::resources::{amount, entries, is_huge_page, spelled, validate_resource_name};
 use crate::validation::text::{complain, list, member, text};
@@ -40,7 +39,7 @@ fn validate_resource_claim(claim: &Value, earlier: &[Value], at: &Field<'_>, err
         _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
     };
     if let Some(why) = why {
-        errors.invalid_shown(at, go_shape::compact(claim, POD_RESOURCE_CLAIM), why);
+        errors.invalid_shown(at, internal_form::compact("PodResourceClaim", claim), why);
     }
     for key in sources {
         if let Some(source) = claim.get(key).and_then(Value::as_str) {

@@ -3,12 +3,11 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
 
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::number::given;
 use crate::validation::path::{file_mode, is_local_non_reserved, local_non_reserved};
 use crate::validation::pod_context::PodContext;
-use crate::validation::pod_shapes::volume::CLUSTER_TRUST_BUNDLE_PROJECTION;
 use crate::validation::signer_name::{is_kubernetes_signer_name, validate_signer_name};
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::tolerance;
@@ -136,7 +135,7 @@ fn validate_trust_bundle<'a>(
     let by = |key: &str| bundle.get(key).and_then(Value::as_str);
     match (by("name"), by("signerName")) {
         (Some(_), Some(_)) => {
-            let shown = go_shape::compact(bundle, CLUSTER_TRUST_BUNDLE_PROJECTION);
+            let shown = internal_form::compact("ClusterTrustBundleProjection", bundle);
             errors.invalid_shown(at, shown, "only one of name and signerName may be used");
         }
         (Some(name), None) => validate_trust_bundle_by_name(bundle, name, at, errors),

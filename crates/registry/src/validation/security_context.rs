@@ -4,10 +4,9 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::validation::fields::any_of;
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::number::{id, optional_id};
 use crate::validation::pod_context::{PodContext, is};
-use crate::validation::pod_shapes::container::SECURITY_CONTEXT;
 use crate::validation::security_profile::{validate_apparmor_profile, validate_seccomp_profile};
 use crate::validation::text::{list, member, text};
 use crate::validation::tolerance;
@@ -121,7 +120,7 @@ fn validate_without_escalation(
     errors: &mut ErrorList,
 ) {
     let mut refuse = |what: &str| {
-        let shown = go_shape::compact(security, SECURITY_CONTEXT);
+        let shown = internal_form::compact("SecurityContext", security);
         errors.invalid_shown(at, shown, format!("cannot set `allowPrivilegeEscalation` to false and {what}"));
     };
     if is(security, "privileged") {

@@ -3,9 +3,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::path::local_descending;
-use crate::validation::pod_shapes::container::SECCOMP_PROFILE;
 use crate::validation::text::{member, text};
 
 const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
@@ -29,7 +28,7 @@ pub(crate) fn validate_seccomp_profile(security: &Value, at: &Field<'_>, errors:
         ("Localhost", None) => errors.required(local_at, "must be set when seccomp type is Localhost"),
         ("Localhost", Some(path)) => local_descending(path, &local_at, errors),
         (_, Some(_)) => {
-            let shown = go_shape::compact(profile, SECCOMP_PROFILE);
+            let shown = internal_form::compact("SeccompProfile", profile);
             errors.invalid_shown(local_at, shown, "can only be set when seccomp type is Localhost");
         }
         (_, None) => {}

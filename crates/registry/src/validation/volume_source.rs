@@ -32,7 +32,7 @@ const fn source(key: &'static str, check: Check) -> Source {
 
 pub(crate) static SOURCES: [Source; 30] = [
     source("emptyDir", validate_empty_dir),
-    source("hostPath", validate_host_path),
+    source("hostPath", |_, source, at, errors| validate_host_path(source, at, errors)),
     source("gitRepo", |_, repo, at, errors| {
         need(repo, &["repository"], at, errors);
         local_descending(text(repo, "directory"), &at.child("directory"), errors);
@@ -52,10 +52,10 @@ pub(crate) static SOURCES: [Source; 30] = [
         need(secret, &["secretName"], at, errors);
         validate_files(secret, at, errors);
     }),
-    source("nfs", validate_nfs),
+    source("nfs", |_, source, at, errors| validate_nfs(source, at, errors)),
     source("iscsi", validate_iscsi),
     source("glusterfs", |_, source, at, errors| need(source, &["endpoints", "path"], at, errors)),
-    source("flocker", validate_flocker),
+    source("flocker", |_, source, at, errors| validate_flocker(source, at, errors)),
     source("persistentVolumeClaim", |_, source, at, errors| need(source, &["claimName"], at, errors)),
     source("rbd", |_, source, at, errors| {
         need_monitors(source, at, errors);
@@ -69,10 +69,10 @@ pub(crate) static SOURCES: [Source; 30] = [
         forbidden_at: "cephFS",
         ..source("cephfs", |_, source, at, errors| need_monitors(source, at, errors))
     },
-    source("quobyte", validate_quobyte),
+    source("quobyte", |_, source, at, errors| validate_quobyte(source, at, errors)),
     Source { forbidden_at: "downwarAPI", ..source("downwardAPI", validate_downward_api) },
-    source("fc", validate_fc),
-    source("flexVolume", validate_flex_volume),
+    source("fc", |_, source, at, errors| validate_fc(source, at, errors)),
+    source("flexVolume", |_, source, at, errors| validate_flex_volume(source, at, errors)),
     source("configMap", |_, map, at, errors| {
         need(map, &["name"], at, errors);
         validate_files(map, at, errors);
@@ -81,7 +81,7 @@ pub(crate) static SOURCES: [Source; 30] = [
     source("vsphereVolume", |_, source, at, errors| need(source, &["volumePath"], at, errors)),
     source("photonPersistentDisk", |_, source, at, errors| need(source, &["pdID"], at, errors)),
     source("portworxVolume", |_, source, at, errors| need(source, &["volumeID"], at, errors)),
-    source("azureDisk", validate_azure_disk),
+    source("azureDisk", |_, source, at, errors| validate_azure_disk(source, at, errors)),
     source("storageos", validate_storage_os),
     source("projected", validate_projected),
     source("scaleIO", |_, source, at, errors| need(source, &["gateway", "system", "volumeName"], at, errors)),
@@ -103,7 +103,7 @@ fn need(value: &Value, keys: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn need_monitors(value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn need_monitors(value: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if list(value, "monitors").is_empty() {
         errors.required(at.child("monitors"), "");
     }
@@ -121,7 +121,7 @@ fn validate_empty_dir(_: &PodContext<'_>, dir: &Value, at: &Field<'_>, errors: &
     }
 }
 
-fn validate_host_path(_: &PodContext<'_>, path: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_host_path(path: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const TYPES: [&str; 8] =
         ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     match text(path, "path") {
@@ -133,7 +133,7 @@ fn validate_host_path(_: &PodContext<'_>, path: &Value, at: &Field<'_>, errors: 
     }
 }
 
-fn validate_partition(disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_partition(disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let partition = int(disk, "partition");
     if !(0..=255).contains(&partition) {
         let why = "must be between 1 and 255, inclusive";
@@ -141,7 +141,7 @@ fn validate_partition(disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn validate_nfs(_: &PodContext<'_>, nfs: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_nfs(nfs: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     need(nfs, &["server", "path"], at, errors);
     let path = text(nfs, "path");
     if !path.starts_with('/') {
@@ -165,22 +165,25 @@ fn validate_iscsi(_: &PodContext<'_>, iscsi: &Value, at: &Field<'_>, errors: &mu
     }
 }
 
-/// A qualified name, an extended identifier or a network address, by its first three letters.
 fn validate_iscsi_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let why = match is_iscsi_name(name) {
+        Some(true) => return,
+        Some(false) => "must be valid format",
+        None => "must be valid format starting with iqn, eui, or naa",
+    };
+    errors.invalid(at, &Value::from(name), why);
+}
+
+/// Whether a qualified name, an extended identifier or a network address is one, by its first three letters.
+pub(crate) fn is_iscsi_name(name: &str) -> Option<bool> {
     let alphanumeric = |rest: &str, length: usize| {
         rest.len() == length + 1 && rest.bytes().skip(1).all(|byte| byte.is_ascii_alphanumeric())
     };
-    let valid = match name.get(..3) {
-        Some("iqn") => is_iqn(name),
-        Some("eui") => alphanumeric(&name[3..], 16),
-        Some("naa") => alphanumeric(&name[3..], 32),
-        _ => {
-            errors.invalid(at, &Value::from(name), "must be valid format starting with iqn, eui, or naa");
-            return;
-        }
-    };
-    if !valid {
-        errors.invalid(at, &Value::from(name), "must be valid format");
+    match name.split_at_checked(3)? {
+        ("iqn", _) => Some(is_iqn(name)),
+        ("eui", rest) => Some(alphanumeric(rest, 16)),
+        ("naa", rest) => Some(alphanumeric(rest, 32)),
+        _ => None,
     }
 }
 
@@ -204,7 +207,7 @@ fn is_iqn(name: &str) -> bool {
     name.match_indices("iqn.").any(|(i, start)| name.get(i + start.len()..).is_some_and(fits))
 }
 
-fn validate_flocker(_: &PodContext<'_>, flocker: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_flocker(flocker: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let name = text(flocker, "datasetName");
     match (name.is_empty(), text(flocker, "datasetUUID").is_empty()) {
         (true, true) => errors.required(at, "one of datasetName and datasetUUID is required"),
@@ -219,7 +222,7 @@ fn validate_flocker(_: &PodContext<'_>, flocker: &Value, at: &Field<'_>, errors:
     }
 }
 
-fn validate_quobyte(_: &PodContext<'_>, quobyte: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_quobyte(quobyte: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
     let registry = text(quobyte, "registry");
     if registry.is_empty() {
@@ -270,7 +273,7 @@ pub(crate) fn validate_downward_file(file: &Value, at: &Field<'_>, errors: &mut 
     file_mode(file, "mode", at, errors);
 }
 
-fn validate_fc(_: &PodContext<'_>, fc: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_fc(fc: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let targets = list(fc, "targetWWNs");
     match (targets.is_empty(), list(fc, "wwids").is_empty()) {
         (true, true) => {
@@ -290,7 +293,7 @@ fn validate_fc(_: &PodContext<'_>, fc: &Value, at: &Field<'_>, errors: &mut Erro
     }
 }
 
-fn validate_flex_volume(_: &PodContext<'_>, flex: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_flex_volume(flex: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     need(flex, &["driver"], at, errors);
     let options = flex.get("options").and_then(Value::as_object);
     for (key, _) in options.into_iter().flat_map(Map::iter) {
@@ -303,7 +306,7 @@ fn validate_flex_volume(_: &PodContext<'_>, flex: &Value, at: &Field<'_>, errors
     }
 }
 
-fn validate_azure_disk(_: &PodContext<'_>, disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_azure_disk(disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     need(disk, &["diskName", "diskURI"], at, errors);
     any_of(disk, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
     any_of(disk, "kind", &["Dedicated", "Managed", "Shared"], at, errors);

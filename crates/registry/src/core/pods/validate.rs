@@ -12,13 +12,12 @@ use corten_api::{Field, Value, names};
 use crate::validation::container::validate_image_is_trimmed;
 use crate::validation::diff;
 use crate::validation::fields::part;
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::number::{given, non_negative};
 use crate::validation::pod_annotations::{
     MIRROR, annotation, validate_annotations_update, validate_pod_annotations, validate_profiles_match,
 };
 use crate::validation::pod_context::{PodContext, WHOLE_POD};
-use crate::validation::pod_shapes::container::EPHEMERAL_CONTAINER;
 use crate::validation::pod_spec::validate_pod_spec;
 use crate::validation::pod_warnings::pod_warnings;
 use crate::validation::text::{list, member, text};
@@ -138,8 +137,8 @@ fn validate_ephemeral_containers(pod: &Value, old: &Value, errors: &mut ErrorLis
             None => {
                 errors.forbidden(at, format!("existing ephemeral containers {shown} may not be removed\n"))
             }
-            Some(new) if new != container && !go_shape::same(container, new, EPHEMERAL_CONTAINER) => {
-                let form = |container| go_shape::pretty(container, EPHEMERAL_CONTAINER);
+            Some(new) if new != container && !internal_form::same("EphemeralContainer", container, new) => {
+                let form = |container| internal_form::pretty("EphemeralContainer", container);
                 let diff = diff::unified(&form(container), &form(new));
                 let why = format!("existing ephemeral containers {shown} may not be changed\n{diff}");
                 errors.forbidden(at, why);

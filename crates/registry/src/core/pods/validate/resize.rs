@@ -7,10 +7,8 @@ use super::super::qos;
 use super::{SPEC, is_mirror, only_forbidden, validate_metadata_and_spec};
 use crate::prepare::copy;
 use crate::validation::fields::part;
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::pod_context::is_sidecar;
-use crate::validation::pod_shapes::container::{CONTAINER, RESOURCE_REQUIREMENTS};
-use crate::validation::pod_shapes::spec::POD_SPEC;
 use crate::validation::text::{list, member, text};
 
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
@@ -50,7 +48,7 @@ pub(super) fn validate_resize(pod: &Value, old: &Value, errors: &mut ErrorList) 
         let why = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled";
         errors.forbidden(SPEC.child("volumes"), why);
     }
-    if errors.is_empty() && masked != *old_spec && !go_shape::same(old_spec, &masked, POD_SPEC) {
+    if errors.is_empty() && masked != *old_spec && !internal_form::same("PodSpec", old_spec, &masked) {
         errors.forbidden(SPEC, "only cpu and memory resources are mutable");
     }
 }
@@ -102,7 +100,7 @@ fn validate_pod_resources(masked: &mut Value, old_spec: &Value, errors: &mut Err
     }
     let form = |spec: &Value| member(spec, "resources").cloned().unwrap_or_default();
     let (masked, old) = (form(masked), form(old_spec));
-    if masked != old && !go_shape::same(&masked, &old, RESOURCE_REQUIREMENTS) {
+    if masked != old && !internal_form::same("ResourceRequirements", &masked, &old) {
         errors.forbidden(SPEC, "only cpu and memory resources are mutable at pod-level");
     }
 }
@@ -156,7 +154,7 @@ fn mask_containers(masked: &mut Value, old_spec: &Value, errors: &mut ErrorList)
             let changed = *container != *old;
             mask_resources(container, old);
             let init_at = SPEC.child("initContainers");
-            if *container != *old && !go_shape::same(container, old, CONTAINER) {
+            if *container != *old && !internal_form::same("Container", container, old) {
                 if key == "containers" {
                     errors.forbidden(SPEC, "only cpu and memory resources are mutable");
                 } else {

@@ -8,11 +8,10 @@ use super::container_status::{validate_allocated, validate_image_references, val
 use super::validate_annotations;
 use crate::table::str_at;
 use crate::validation::fields::part;
-use crate::validation::go_shape::{self, Shape};
+use crate::validation::internal_form;
 use crate::validation::ip::{legacy_ip, parse_sloppy};
 use crate::validation::number::int;
 use crate::validation::pod_context::is_sidecar;
-use crate::validation::pod_shapes::spec::{HOST_IP, POD_IP};
 use crate::validation::text::{complain, list, member, text};
 
 const STATUS: Field<'static> = Field::new("status");
@@ -221,7 +220,7 @@ fn address(ip: &Value) -> &str {
 }
 
 /// At most one address of each family.
-fn validate_families(shape: Shape, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     for (i, ip) in ips.iter().map(address).enumerate() {
         let known: Vec<&str> = old.iter().map(address).filter(|known| *known == ip).collect();
         legacy_ip(ip, &known, &at.index(i), errors);
@@ -235,14 +234,14 @@ fn validate_families(shape: Shape, ips: &[Value], old: &[Value], at: &Field<'_>,
     }
     let families = |v4: bool| parsed().flatten().filter(|ip| ip.to_canonical().is_ipv4() == v4).count();
     if ips.len() > 2 || families(true) != 1 || families(false) != 1 {
-        let shown = go_shape::compact_list(ips, shape);
+        let shown = internal_form::compact_list(kind, ips);
         errors.invalid_shown(at, shown, "may specify no more than one IP for each IP family");
     }
 }
 
 fn validate_pod_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (ip, ips) = (text(status, "podIP"), list(status, "podIPs"));
-    validate_families(POD_IP, ips, list(old_status, "podIPs"), at, errors);
+    validate_families("PodIP", ips, list(old_status, "podIPs"), at, errors);
     match ips.first().map(address) {
         None if ip.is_empty() => {}
         Some(first) if !ip.is_empty() => {
@@ -251,7 +250,7 @@ fn validate_pod_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors: 
             }
         }
         _ => {
-            let shown = go_shape::compact_list(ips, POD_IP);
+            let shown = internal_form::compact_list("PodIP", ips);
             errors.invalid_shown(at, shown, "podIP and podIPs must either both be set or both be unset");
         }
     }
@@ -262,5 +261,5 @@ fn validate_host_ips(status: &Value, old_status: &Value, at: &Field<'_>, errors:
     if let Some(first) = ips.first().map(address).filter(|first| *first != text(status, "hostIP")) {
         errors.invalid(at.index(0).child("ip"), &Value::from(first), "must be equal to `hostIP`");
     }
-    validate_families(HOST_IP, ips, list(old_status, "hostIPs"), at, errors);
+    validate_families("HostIP", ips, list(old_status, "hostIPs"), at, errors);
 }

@@ -9,9 +9,8 @@ use crate::prepare::{copy, same};
 use crate::validation::container::validate_image_is_trimmed;
 use crate::validation::diff;
 use crate::validation::fields::part;
-use crate::validation::go_shape;
+use crate::validation::internal_form;
 use crate::validation::number::{given, in_range};
-use crate::validation::pod_shapes::spec::{NODE_SELECTOR_TERM, POD_SPEC};
 use crate::validation::text::{list, text};
 use crate::validation::toleration::validate_tolerations;
 
@@ -40,8 +39,8 @@ pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut ErrorList) 
         return;
     }
     let masked = masked(spec, old_spec, errors);
-    if masked != *old_spec && !go_shape::same(old_spec, &masked, POD_SPEC) {
-        let form = |spec| go_shape::pretty(spec, POD_SPEC);
+    if masked != *old_spec && !internal_form::same("PodSpec", old_spec, &masked) {
+        let form = |spec| internal_form::pretty("PodSpec", spec);
         let diff = diff::unified(&form(old_spec), &form(&masked));
         errors.forbidden(SPEC, format!("pod updates may not change fields other than {MUTABLE}\n{diff}"));
     }
@@ -180,13 +179,13 @@ fn validate_node_affinity_update(
     let at = at.child("nodeSelectorTerms");
     if !old.is_empty() && old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.invalid_shown(at, go_shape::compact_list(&new, NODE_SELECTOR_TERM), why);
+        errors.invalid_shown(at, internal_form::compact_list("NodeSelectorTerm", &new), why);
         return;
     }
     for (i, (new, old)) in new.iter().zip(&old).enumerate() {
         if !only_adds(new, old) {
             let why = "only additions are allowed (no mutations or deletions)";
-            errors.invalid_shown(at.index(i), go_shape::compact(new, NODE_SELECTOR_TERM), why);
+            errors.invalid_shown(at.index(i), internal_form::compact("NodeSelectorTerm", new), why);
         }
     }
 }
