@@ -20,7 +20,7 @@ use super::check::{Quota, check};
 use super::usage::Demand;
 use crate::call::Backend;
 use crate::object::Object;
-use crate::verbs::write;
+use crate::verbs::{self, write};
 
 /// How often a write of quotas that lost a race is tried again.
 const RETRIES: usize = 16;
@@ -150,7 +150,7 @@ fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
     Some(Op::Put {
         key: object.key.clone(),
         expect: Expect::ModRevision(object.revision),
-        value: write::new_value(&cache, &new),
+        value: verbs::new_value(&cache, &new),
         lease: None,
     })
 }
