@@ -280,23 +280,23 @@ fn a_cluster_explains_itself() {
 fn tokens_are_made_and_used() {
     with_each(|kubectl| {
         kubectl.ok("create serviceaccount robot");
-        let token = kubectl
-            .ok("create token robot --duration=30m --audience=https://kubernetes.default.svc.cluster.local");
+        let token = kubectl.ok("create token robot --duration=30m");
         assert_eq!(token.trim().split('.').count(), 3, "{token}");
-        let (server, ca) =
-            (kubectl.server.url(), kubectl.file("ca.crt", &kubectl.server.credentials().ca_pem));
-        let as_robot = |token: &str| {
-            let ca = ca.display();
-            let command = format!(
-                "--kubeconfig=/dev/null --server={server} --certificate-authority={ca} --token={token}"
-            );
-            let mut arguments: Vec<&str> = words(&command);
-            arguments.extend(["get", "--raw", "/api"]);
-            kubectl.tool.run(&arguments)
+        let ca = kubectl.file("ca.crt", &kubectl.server.credentials().ca_pem);
+        let as_robot = |command: &str| {
+            let (server, ca, token) = (kubectl.server.url(), ca.display(), token.trim());
+            let identity = format!("--server={server} --certificate-authority={ca} --token={token}");
+            kubectl.tool.run(&words(&format!("--kubeconfig=/dev/null {identity} {command}")))
         };
-        assert!(as_robot(token.trim()).ok().contains("APIVersions"));
+        assert!(as_robot("get --raw /api").ok().contains("APIVersions"));
+        assert!(as_robot("get secrets").stderr.contains("Forbidden"));
+        if kubectl.minor >= 28 {
+            let robot = as_robot("auth whoami").ok();
+            assert!(robot.contains("system:serviceaccount:default:robot"), "{robot}");
+            assert!(robot.contains("system:serviceaccounts:default"), "{robot}");
+        }
         kubectl.ok("delete serviceaccount robot");
-        let refused = as_robot(token.trim());
+        let refused = as_robot("get --raw /api");
         assert!(refused.stderr.contains("Unauthorized"), "{refused:?}");
         assert!(kubectl.fails("create token robot").contains("serviceaccounts \"robot\" not found"));
     });
