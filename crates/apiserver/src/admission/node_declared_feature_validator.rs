@@ -37,12 +37,12 @@ fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), S
 
 /// The features a node must have to follow a change.
 fn needed(new: &Value, old: &Value) -> Vec<&'static str> {
-    let rules: [(&str, fn(&Value, &Value) -> bool); 3] = [
-        ("InPlacePodLevelResourcesVerticalScaling", resizes_pod),
-        ("InPlacePodVerticalScalingInitContainers", resizes_init_containers),
-        ("InPlacePodVerticalScalingMemoryBackedVolumes", resizes_memory_volumes),
+    let rules = [
+        ("InPlacePodLevelResourcesVerticalScaling", resizes_pod(new, old)),
+        ("InPlacePodVerticalScalingInitContainers", resizes_init_containers(new, old)),
+        ("InPlacePodVerticalScalingMemoryBackedVolumes", resizes_memory_volumes(new, old)),
     ];
-    rules.into_iter().filter(|(_, applies)| applies(new, old)).map(|(feature, _)| feature).collect()
+    rules.into_iter().filter(|(_, applies)| *applies).map(|(feature, _)| feature).collect()
 }
 
 fn missing(needed: &[&'static str], node: &Value) -> Vec<&'static str> {
