@@ -20,6 +20,7 @@ mod endpoints;
 mod events;
 mod filter;
 mod listen;
+mod local;
 mod metrics;
 mod negotiate;
 mod object;
