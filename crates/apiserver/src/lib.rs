@@ -45,6 +45,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
+pub use local::Handle;
 pub use tls::TlsError;
 
 use call::Backend;

@@ -30,8 +30,25 @@ struct Local {
     user: Arc<User>,
 }
 
+/// What can be asked for ways to a server of this process.
+#[derive(Clone)]
+pub struct Handle {
+    server: Arc<Server>,
+}
+
 impl Running {
+    pub fn handle(&self) -> Handle {
+        Handle { server: self.server.clone() }
+    }
+
     /// A way to this server for a part of the same process.
+    pub fn transport(&self, name: &str, groups: &[&str]) -> Arc<dyn Transport> {
+        self.handle().transport(name, groups)
+    }
+}
+
+impl Handle {
+    /// A way to the server in an identity.
     pub fn transport(&self, name: &str, groups: &[&str]) -> Arc<dyn Transport> {
         let groups = groups.iter().copied().chain([AUTHENTICATED]).map(str::to_owned).collect();
         let user = Arc::new(User { name: name.to_owned(), groups, ..User::default() });

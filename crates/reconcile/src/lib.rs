@@ -15,6 +15,6 @@ mod queue;
 pub use controller::{Controller, Watch};
 pub use events::{Event, EventKind, Recorder};
 pub use leader::{Election, Leadership};
-pub use manager::Manager;
+pub use manager::{ClientFor, Manager};
 pub use plan::{Action, Outcome, Plan, Report, Step};
 pub use queue::Queue;

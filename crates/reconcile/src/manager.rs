@@ -16,8 +16,12 @@ use crate::{Controller, Plan, Queue};
 /// How long a cache may take to show what was written before it is believed anyway.
 const STALE: Duration = Duration::from_secs(5);
 
+/// A client in the identity of one controller.
+pub type ClientFor = Box<dyn Fn(&'static str) -> Client + Send + Sync>;
+
 pub struct Manager {
     client: Client,
+    client_for: ClientFor,
     caches: Caches,
     clock: Clock,
     recorder: Recorder,
@@ -26,10 +30,18 @@ pub struct Manager {
 }
 
 impl Manager {
-    pub fn new(client: Client, caches: Caches, clock: Clock) -> Manager {
+    /// The client is what caches and events go through; each controller has its own besides.
+    pub fn new(client: Client, client_for: ClientFor, clock: Clock) -> Manager {
         let mut tasks = JoinSet::new();
         let recorder = Recorder::start(client.clone(), clock.clone(), &mut tasks);
-        Manager { client, caches, clock, recorder, queues: Mutex::default(), tasks: Mutex::new(tasks) }
+        let caches = Caches::new(client.clone(), clock.clone());
+        let (queues, tasks) = (Mutex::default(), Mutex::new(tasks));
+        Manager { client, client_for, caches, clock, recorder, queues, tasks }
+    }
+
+    /// A client in a controller's own identity.
+    pub fn client_for(&self, controller: &'static str) -> Client {
+        (self.client_for)(controller)
     }
 
     pub fn client(&self) -> &Client {
@@ -79,7 +91,7 @@ impl Manager {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client.named(format!("kube-controller-manager/{}", controller.name())),
+                client: self.client_for(controller.name()),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),
@@ -125,9 +137,6 @@ impl<C: Controller> Worker<C> {
         let world = self.controller.observe(&self.caches, key);
         let now = self.clock.now();
         let plan = self.controller.plan(key, &world, now);
-        if plan.is_done() {
-            return (false, None);
-        }
         let report = execute::execute(&self.client, &plan).await;
         let mut written = execute::written(&report);
         let conclusion = self.controller.conclude(key, &world, &report, now);

@@ -1,0 +1,220 @@
+//! ReplicaSet: as many pods of a template as were asked for.
+//!
+//! Owns the pods it selects and the status of replica sets. Watches both. Never touches pods that belong to
+//! others, and never a replica set's spec.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Str, Value, meta};
+use corten_client::{Caches, Change, DeleteOptions, Key, Object, kinds};
+use corten_reconcile::{Action, Controller, Event, Outcome, Plan, Report, Step, Watch};
+use jiff::Timestamp;
+
+use crate::claims::{self, Claims};
+use crate::pods::{self, Pod};
+use crate::{conditions, selectors, templates};
+
+/// At most so many pods are made or deleted in one go.
+const BURST: usize = 500;
+const COMPONENT: &str = "replicaset-controller";
+
+pub(crate) struct ReplicaSets;
+
+/// What matters for one replica set.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// `None` if it is gone, or selects nothing.
+    set: Option<Value>,
+    claims: Claims,
+    /// Active pods per node of everything the same owner has.
+    related: HashMap<Str, usize>,
+}
+
+impl Controller for ReplicaSets {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        "replicaset-controller"
+    }
+
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch::own(&kinds::REPLICA_SETS), Watch { kind: &kinds::PODS, keys: sets_of_pod }]
+    }
+
+    fn observe(&self, caches: &Caches, key: &Key) -> World {
+        let sets = caches.of(&kinds::REPLICA_SETS);
+        let Some(object) = sets.get(key) else { return World::default() };
+        let set = object.tree();
+        let Some(selector) = selectors::of(&set) else { return World::default() };
+        let pods = caches.of(&kinds::PODS);
+        let candidates = claims::candidates(&pods, &set, &selector);
+        let claims = claims::decide(&set, &selector, &candidates);
+        let mut related = HashMap::new();
+        if claims.owned.len() > wanted(&set) {
+            for pod in siblings(caches, &object).map(Pod::from).filter(Pod::is_active) {
+                *related.entry(pod.view.node.clone()).or_default() += 1;
+            }
+        }
+        World { set: Some(set), claims, related }
+    }
+
+    fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
+        let Some(set) = &world.set else { return Plan::done() };
+        let mut plan = Plan::done();
+        let claimed = world.claims.actions(&kinds::PODS, set);
+        if !claimed.is_empty() {
+            plan.steps.push(Step::Together(claimed));
+        }
+        if meta::is_deleting(set) {
+            return plan;
+        }
+        let active = active(world);
+        let wanted = wanted(set);
+        if active.len() < wanted {
+            let missing = (wanted - active.len()).min(BURST);
+            let template = set.at(&["spec", "template"]).unwrap_or(&Value::Null);
+            let create = Action::Create { kind: &kinds::PODS, object: templates::pod(template, set) };
+            plan.steps.push(Step::SlowStart(vec![create; missing]));
+        } else if active.len() > wanted {
+            let surplus = surplus(active, wanted, &world.related, now);
+            plan.steps.push(Step::Together(surplus.iter().map(delete).collect()));
+        }
+        plan
+    }
+
+    fn conclude(&self, _: &Key, world: &World, report: &Report, now: Timestamp) -> Plan {
+        let Some(set) = &world.set else { return Plan::done() };
+        let mut plan = Plan::done();
+        plan.events = report.outcomes.iter().filter_map(|outcome| told(set, outcome)).collect();
+        let failure =
+            report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
+        let status = status(set, &active(world), failure.map(ToString::to_string), now);
+        if set.get("status") != Some(&status) {
+            let mut object = set.clone();
+            object.set(&["status"], status);
+            plan = plan.then(Action::Update { kind: &kinds::REPLICA_SETS, object, subresource: "status" });
+        }
+        let unavailable = active(world)
+            .iter()
+            .filter_map(|pod| pod.available_in(min_ready(set), now))
+            .filter(|d| !d.is_zero())
+            .min();
+        match unavailable {
+            Some(delay) => plan.again_after(delay),
+            None => plan,
+        }
+    }
+}
+
+/// The set that manages a pod; for a pod without one, every set that might take it in.
+fn sets_of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
+    for pod in change.states() {
+        match pod.controller() {
+            Some(owner) if owner.kind == "ReplicaSet" => {
+                keys.push(Key::new(pod.key.namespace.clone(), owner.name.clone()))
+            }
+            Some(_) => {}
+            None if change.new.is_some() => {
+                let sets = caches.of(&kinds::REPLICA_SETS).list(&pod.key.namespace);
+                let takes =
+                    |set: &Arc<Object>| selectors::of(&set.tree()).is_some_and(|s| pod.is_selected_by(&s));
+                keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
+            }
+            None => {}
+        }
+    }
+}
+
+/// The pods of all sets that have the same owner as this one.
+fn siblings(caches: &Caches, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
+    let sets = match set.controller() {
+        Some(owner) => caches.of(&kinds::REPLICA_SETS).owned_by(&owner.uid),
+        None => vec![set.clone()],
+    };
+    let pods = caches.of(&kinds::PODS);
+    sets.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
+}
+
+fn wanted(set: &Value) -> usize {
+    usize::try_from(set.int_at(&["spec", "replicas"]).unwrap_or(1)).unwrap_or(0)
+}
+
+fn min_ready(set: &Value) -> Duration {
+    Duration::from_secs(set.int_at(&["spec", "minReadySeconds"]).unwrap_or(0).try_into().unwrap_or(0))
+}
+
+fn active(world: &World) -> Vec<Pod> {
+    world.claims.owned.iter().cloned().map(Pod::from).filter(Pod::is_active).collect()
+}
+
+/// The pods to delete.
+fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, now: Timestamp) -> Vec<Pod> {
+    let count = (active.len() - wanted).min(BURST);
+    if count < active.len() {
+        pods::order_for_deletion(&mut active, |pod| related.get(&pod.view.node).copied().unwrap_or(0), now);
+    }
+    active.truncate(count);
+    active
+}
+
+fn delete(pod: &Pod) -> Action {
+    let options = DeleteOptions { uid: Some(pod.object.uid.clone()), ..DeleteOptions::default() };
+    Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
+}
+
+/// What people are told of a pod that was made or deleted, or could not be.
+fn told(set: &Value, outcome: &Outcome) -> Option<Event> {
+    match (&outcome.action, &outcome.result) {
+        (Action::Create { .. }, Ok(pod)) => {
+            let message = format!("Created pod: {}", meta::name(pod));
+            Some(Event::normal(COMPONENT, set, "SuccessfulCreate", message))
+        }
+        (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
+            Some(Event::warning(COMPONENT, set, "FailedCreate", format!("Error creating: {error}")))
+        }
+        (Action::Delete { key, .. }, Ok(_)) => {
+            Some(Event::normal(COMPONENT, set, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
+        }
+        (Action::Delete { .. }, Err(error)) => {
+            Some(Event::warning(COMPONENT, set, "FailedDelete", format!("Error deleting: {error}")))
+        }
+        _ => None,
+    }
+}
+
+/// The status, given the pods that count and what went wrong.
+fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) -> Value {
+    let template = set.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
+    let labelled = |pod: &&Pod| {
+        template
+            .is_none_or(|labels| labels.iter().all(|(key, value)| pod.object.labels.get(key) == Some(value)))
+    };
+    let ready = active.iter().filter(|pod| pod.view.ready).count();
+    let available = active.iter().filter(|pod| pod.is_available(min_ready(set), now)).count();
+    let mut status = set.get("status").cloned().unwrap_or_else(Value::object);
+    status.set(&["replicas"], active.len() as i64);
+    for (key, count) in [
+        ("fullyLabeledReplicas", active.iter().filter(labelled).count()),
+        ("readyReplicas", ready),
+        ("availableReplicas", available),
+    ] {
+        // What is nothing is left out, as the API writes it.
+        match count {
+            0 => drop(status.remove(&[key])),
+            count => status.set(&[key], count as i64),
+        }
+    }
+    status.set(&["observedGeneration"], meta::generation(set));
+    let failing = conditions::condition(set, "ReplicaFailure").is_some();
+    match failure {
+        Some(message) if !failing => {
+            let reason = if active.len() < wanted(set) { "FailedCreate" } else { "FailedDelete" };
+            conditions::set(&mut status, conditions::new("ReplicaFailure", "True", reason, &message, now));
+        }
+        None if failing => conditions::remove(&mut status, "ReplicaFailure"),
+        _ => {}
+    }
+    status
+}
