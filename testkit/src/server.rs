@@ -20,6 +20,10 @@ use crate::http::DEADLINE;
 /// What a server says when it is ready.
 const READY: &str = "Try:";
 
+/// No controller runs yet that makes the service accounts pods run as: most tests want pods without them.
+/// A test that says something of admission plugins itself gets exactly that.
+const WITHOUT_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
+
 /// Where a server keeps its data; removed when the last handle is dropped.
 #[derive(Clone)]
 pub struct DataDirectory(Arc<TempDir>);
@@ -118,11 +122,14 @@ impl Server {
         kubeconfig: PathBuf,
         arguments: Vec<OsString>,
     ) -> Result<Server, StartFailure> {
+        let chosen =
+            arguments.iter().any(|argument| argument.to_string_lossy().contains("admission-plugins"));
         let mut child = Command::new(corten_binary())
             .arg("server")
             .arg("--data-dir")
             .arg(directory.path())
             .args(["--bind-address", "127.0.0.1", "--secure-port", "0"])
+            .args((!chosen).then_some(WITHOUT_ACCOUNTS))
             .args(&arguments)
             .env("CORTEN_LOG", "info")
             .stdin(Stdio::null())

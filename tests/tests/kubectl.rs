@@ -262,6 +262,32 @@ fn a_cluster_explains_itself() {
 }
 
 #[test]
+fn tokens_are_made_and_used() {
+    with_each(|kubectl| {
+        kubectl.ok("create serviceaccount robot");
+        let token = kubectl
+            .ok("create token robot --duration=30m --audience=https://kubernetes.default.svc.cluster.local");
+        assert_eq!(token.trim().split('.').count(), 3, "{token}");
+        let (server, ca) =
+            (kubectl.server.url(), kubectl.file("ca.crt", &kubectl.server.credentials().ca_pem));
+        let as_robot = |token: &str| {
+            let ca = ca.display();
+            let command = format!(
+                "--kubeconfig=/dev/null --server={server} --certificate-authority={ca} --token={token}"
+            );
+            let mut arguments: Vec<&str> = words(&command);
+            arguments.extend(["get", "--raw", "/api"]);
+            kubectl.tool.run(&arguments)
+        };
+        assert!(as_robot(token.trim()).ok().contains("APIVersions"));
+        kubectl.ok("delete serviceaccount robot");
+        let refused = as_robot(token.trim());
+        assert!(refused.stderr.contains("Unauthorized"), "{refused:?}");
+        assert!(kubectl.fails("create token robot").contains("serviceaccounts \"robot\" not found"));
+    });
+}
+
+#[test]
 fn objects_are_waited_for_and_watched() {
     with_each(|kubectl| {
         let watch = kubectl.tool.start(&["get", "configmaps", "-w", "--no-headers", "-l", "watched=yes"]);

@@ -487,6 +487,11 @@ impl ErrorList {
         self.push(FieldErrorKind::Duplicate, field, Some(shown(bad)), "");
     }
 
+    /// `Duplicate` for a value that upstream does not show as its JSON form.
+    pub fn duplicate_shown(&mut self, field: impl Into<String>, shown: impl Into<String>) {
+        self.push(FieldErrorKind::Duplicate, field, Some(shown.into()), "");
+    }
+
     pub fn not_found(&mut self, field: impl Into<String>, bad: &Value) {
         self.push(FieldErrorKind::NotFound, field, Some(shown(bad)), "");
     }

@@ -10,8 +10,6 @@ use crate::authorization;
 use crate::call::Call;
 use crate::verbs::{prepare, write};
 
-mod validate;
-
 /// What a review is answered with.
 pub(crate) fn answer(call: &Call, mut object: Value) -> Result<Value, Status> {
     if call.served.name() == "selfsubjectrulesreviews" {
@@ -20,7 +18,7 @@ pub(crate) fn answer(call: &Call, mut object: Value) -> Result<Value, Status> {
     prepare::agree_on_namespace(call, &mut object)?;
     write::own_changes(call, "", None, &mut object);
     let mut errors = ErrorList::new();
-    validate::validate(call.served.name(), &object, &mut errors);
+    (call.served.rules.validate_create)(&object, &mut errors);
     if !errors.is_empty() {
         return Err(Status::invalid(call.served.group(), "", "", &errors));
     }

@@ -9,7 +9,7 @@ use http::{Request, header};
 use http_body_util::Full;
 
 use crate::Server;
-use crate::authentication::Peer;
+use crate::authentication::{self, Peer};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -37,5 +37,5 @@ pub(crate) async fn run(server: &Arc<Server>) -> Result<(), String> {
             return Err(format!("namespace {name} could not be created: {}", answer.status()));
         }
     }
-    Ok(())
+    authentication::publish(server).await
 }

@@ -7,6 +7,8 @@ use corten_api::{Status, Str, Value, managed};
 use corten_auth::User;
 use http::HeaderMap;
 
+use crate::admission::Admission;
+use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
@@ -21,7 +23,9 @@ pub(crate) struct Backend {
     pub catalog: Catalog,
     pub store: Store,
     pub authorizer: Authorizer,
+    pub admission: Admission,
     pub event_leases: EventLeases,
+    pub authentication: Authentication,
 }
 
 pub(crate) struct Call {

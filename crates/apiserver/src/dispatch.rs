@@ -16,9 +16,9 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use crate::authentication::{self, Peer};
+use crate::authentication::Peer;
 use crate::authorization;
-use crate::call::Call;
+use crate::call::{Backend, Call};
 use crate::catalog::Served;
 use crate::metrics::RequestKey;
 use crate::negotiate::{Format, View, Wanted};
@@ -62,7 +62,9 @@ impl Server {
     {
         let started = Instant::now();
         let mut key = UNKNOWN;
-        let outcome = AssertUnwindSafe(self.answer(&parts, body, peer, &mut key)).catch_unwind().await;
+        let mut warning = None;
+        let answering = self.answer(&parts, body, peer, &mut key, &mut warning);
+        let outcome = AssertUnwindSafe(answering).catch_unwind().await;
         let mut answer = match outcome {
             Ok(Ok(answer)) => answer,
             Ok(Err(status)) => refuse(&parts, &status),
@@ -72,6 +74,7 @@ impl Server {
                 refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
+        warn(answer.headers_mut(), warning.as_slice());
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
             answer.headers_mut().insert(AUDIT_ID, id);
         }
@@ -88,6 +91,7 @@ impl Server {
         body: B,
         peer: &Peer,
         key: &mut RequestKey,
+        warning: &mut Option<&'static str>,
     ) -> Result<Answer, Status>
     where
         B: Body<Data = Bytes> + Send,
@@ -102,11 +106,12 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
-        let user = authentication::authenticate(peer, &parts.headers)?;
-        let authorizer = &self.backend.authorizer;
-        let user = authorization::admit(authorizer, user, &parts.headers, &info, path, &query)?;
+        let Backend { authentication, authorizer, catalog, .. } = &*self.backend;
+        let user;
+        (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path);
+        let user = authorization::admit(authorizer, user?, &parts.headers, &info, &query)?;
         match info.resource.clone() {
-            None => endpoints::answer(self, &parts.method, path, &query, &parts.headers),
+            None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
         }
     }
@@ -129,7 +134,7 @@ impl Server {
         if parts.method == Method::HEAD {
             return Err(Status::method_not_allowed());
         }
-        if !self.backend.catalog.serves_group(&at.group) {
+        if !self.backend.catalog.serves_group(&at.group) || info.path.starts_with("//") {
             return Ok(respond::text(404, "404 page not found\n"));
         }
         let served = self
@@ -145,12 +150,15 @@ impl Server {
             served,
             at,
             query,
-            headers: parts.headers.clone(),
+            headers: self.backend.authentication.without_credentials(&parts.headers),
             body: Bytes::new(),
             user,
             now: jiff::Timestamp::now(),
             warnings: Vec::new(),
         };
+        if info.verb.is_empty() || (info.verb_in_path && parts.method != Method::GET) {
+            return Err(Status::method_not_allowed());
+        }
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
             if !call.served.resource.has_verb("watch") {
@@ -331,9 +339,9 @@ fn deprecation(call: &Call) -> Option<&'static str> {
     }
 }
 
-fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+fn warn(headers: &mut HeaderMap, warnings: &[impl AsRef<str>]) {
     for text in warnings {
-        let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let escaped = text.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
             headers.append(WARNING, value);
         }

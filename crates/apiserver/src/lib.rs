@@ -43,11 +43,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use admission::AdmissionPlugins;
+pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use local::Handle;
+pub use request::go_duration;
 pub use tls::TlsError;
 
+use authentication::Authentication;
 use call::Backend;
 use catalog::Catalog;
 use endpoints::Health;
@@ -68,9 +72,11 @@ pub enum StartError {
 /// What a server is made of.
 pub struct Options {
     pub pki: ServerPki,
+    pub authentication: AuthenticationOptions,
     pub store: Store,
     pub listener: TcpListener,
     pub runtime_config: RuntimeConfig,
+    pub admission_plugins: AdmissionPlugins,
     pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
@@ -98,7 +104,8 @@ pub struct Running {
 
 /// Loads the stored objects, fills a fresh cluster and starts to answer.
 pub async fn start(options: Options) -> Result<Running, StartError> {
-    let (config, client_certificates) = tls::configure(&options.pki).map_err(StartError::Tls)?;
+    let (config, client_certificates) =
+        tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config);
     let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
@@ -108,7 +115,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             catalog,
             store: options.store,
             authorizer,
+            admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
+            authentication: Authentication::new(options.authentication),
         }),
         metrics: Metrics::new(),
         client_certificates,
@@ -117,6 +126,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         flags: options.flags,
         stop: stopping.clone(),
     });
+    server.backend.authentication.follow_use(Arc::downgrade(&server));
     bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
     authorization::bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
     server.health.set_ready();

@@ -3,7 +3,7 @@
 //! Invariant: `json` begins with kind and apiVersion of the stored form and contains the object's own
 //! revision at `revision_at`. Text and projection never change; a new version is a new `Object`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use corten_api::{Map, Str, Value, encoded, json, meta};
@@ -31,6 +31,7 @@ pub(crate) struct Object {
     pub head: u32,
     pub revision_at: u32,
     pub projection: Arc<Projection>,
+    parsed: OnceLock<Box<Value>>,
 }
 
 /// What the handlers know of a value they write, so that nobody has to read it again.
@@ -99,6 +100,7 @@ impl Form {
             head: self.head,
             revision_at: written.revision_at,
             projection: written.projection.clone(),
+            parsed: OnceLock::new(),
         }
     }
 
@@ -134,6 +136,12 @@ fn splice(text: &[u8], at: usize, len: usize, revision: u64) -> Vec<u8> {
 impl Object {
     pub(crate) fn tree(&self) -> Value {
         json::parse(&self.json).unwrap_or_default()
+    }
+
+    /// The tree, kept from the first use on. Only for the few objects that many requests look into, such as
+    /// a namespace's quotas: a tree is several times as large as its text.
+    pub(crate) fn parsed(&self) -> &Value {
+        self.parsed.get_or_init(|| Box::new(self.tree()))
     }
 
     /// The text without kind and apiVersion, as items of lists have it, without its opening brace.

@@ -4,6 +4,7 @@
 
 use std::num::{IntErrorKind, ParseIntError};
 
+use corten_api::status::quoted;
 use corten_api::{Status, Str};
 use http::Method;
 
@@ -12,8 +13,10 @@ pub(crate) struct RequestInfo {
     /// `None` for paths that are not about a resource.
     pub resource: Option<ResourcePath>,
     pub verb: &'static str,
-    /// Whether the path itself asks to watch, by the old `/watch/` prefix.
-    pub watches_by_path: bool,
+    /// Whether the path itself says the verb, by the old `/watch/` and `/proxy/` prefixes.
+    pub verb_in_path: bool,
+    /// The path, decoded.
+    pub path: String,
 }
 
 /// The resource part of a URL.
@@ -59,69 +62,51 @@ fn method_verb(method: &Method) -> &'static str {
     }
 }
 
-/// Takes a request apart. `watch` is what the query says.
+/// Takes a request apart. `watch` is what the query says. The path is decoded first, as a whole: what is
+/// authorized is what is served, however it was spelled.
 pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestInfo, Status> {
-    let plain = RequestInfo { verb: method_verb(method), ..RequestInfo::default() };
-    let Some(segments) = segments(path)? else { return Ok(plain) };
-    let mut segments = segments.into_iter();
-    let (group, version) = match segments.next().as_deref() {
-        Some("api") => (Str::default(), segments.next()),
-        Some("apis") => match segments.next() {
-            Some(group) => (group, segments.next()),
-            None => return Ok(plain),
-        },
-        _ => return Ok(plain),
+    let path = percent_decode(path, false)
+        .ok_or_else(|| Status::bad_request(format!("invalid URL escape in {}", quoted(path))))?;
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, parts) = match parts.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        _ => {
+            let verb = method_verb(method);
+            return Ok(RequestInfo { verb, path, ..RequestInfo::default() });
+        }
     };
-    let (Some(version), rest) = (version, segments.collect::<Vec<_>>()) else { return Ok(plain) };
-    if rest.is_empty() {
-        return Ok(plain);
-    }
-    let mut at = ResourcePath { group, version, ..ResourcePath::default() };
-    let mut parts = rest.as_slice();
-    let mut prefixed = false;
-    // The deprecated /watch/ prefix.
-    if parts.len() > 1 && parts[0] == "watch" {
-        prefixed = true;
-        parts = &parts[1..];
-    }
-    if parts[0] == "namespaces" && parts.len() > 2 && !matches!(parts[2].as_str(), "status" | "finalize") {
-        at.namespace = parts[1].clone();
-        parts = &parts[2..];
-    }
-    at.resource = parts[0].clone();
-    at.name = parts.get(1).cloned().unwrap_or_default();
-    at.subresource = parts.get(2).cloned().unwrap_or_default();
-    if parts.len() > 3 {
-        at.rest = parts[3..].join("/").into();
-    }
-    if at.resource == "namespaces" && at.group.is_empty() && !at.name.is_empty() {
-        at.namespace = at.name.clone();
-    }
-    let named = !at.name.is_empty();
+    let (prefix, parts) = match parts {
+        [prefix @ ("watch" | "proxy")] => {
+            return Err(Status::unexplained(format!(
+                "failed to create RequestInfo: unable to determine kind and namespace from url, {prefix}"
+            )));
+        }
+        ["watch", rest @ ..] => (Some("watch"), rest),
+        ["proxy", rest @ ..] => (Some("proxy"), rest),
+        parts => (None, parts),
+    };
+    let (namespace, parts) = match parts {
+        ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize", ..] => {
+            (*namespace, parts)
+        }
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        parts => ("", parts),
+    };
+    let part = |at: usize| parts.get(at).copied().unwrap_or_default();
+    let named = !part(1).is_empty();
+    let at = ResourcePath {
+        group: group.into(),
+        version: version.into(),
+        namespace: namespace.into(),
+        resource: part(0).into(),
+        name: part(1).into(),
+        subresource: if prefix == Some("proxy") { Str::default() } else { part(2).into() },
+        rest: parts.get(3..).map(|rest| rest.join("/")).unwrap_or_default().into(),
+    };
     // Only a collection is asked to be watched by a parameter.
-    let verb = verb_of(method, named, prefixed || (watch && !named));
-    Ok(RequestInfo { verb, resource: Some(at), watches_by_path: prefixed })
-}
-
-/// The decoded segments of a path; `None` if it has none.
-fn segments(path: &str) -> Result<Option<Vec<Str>>, Status> {
-    let trimmed = path.trim_matches('/');
-    if trimmed.is_empty() {
-        return Ok(None);
-    }
-    trimmed.split('/').map(decode).collect::<Result<_, _>>().map(Some)
-}
-
-/// Undoes percent encoding. A segment that decodes to something with a slash would name another resource
-/// than the one authorized, so it is refused.
-fn decode(segment: &str) -> Result<Str, Status> {
-    if !segment.contains('%') {
-        return Ok(segment.into());
-    }
-    match percent_decode(segment, false) {
-        Some(text) if !text.contains('/') => Ok(text.into()),
-        _ => Err(Status::bad_request(format!("invalid URL escape {segment:?}"))),
-    }
+    let verb = prefix.unwrap_or_else(|| verb_of(method, named, watch && !named));
+    Ok(RequestInfo { verb, resource: Some(at), verb_in_path: prefix.is_some(), path })
 }
 
 /// Percent decoding; in queries `+` is a space.
@@ -195,7 +180,7 @@ pub(crate) fn go_parse_error(function: &str, text: &str, error: &ParseIntError) 
 }
 
 /// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
-pub(crate) fn go_duration(text: &str) -> Result<f64, String> {
+pub fn go_duration(text: &str) -> Result<f64, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
@@ -274,8 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_slash_is_refused() {
-        assert_eq!(parse(&Method::GET, "/api/v1/namespaces/a%2Fb/pods", false).unwrap_err().code, 400);
+    fn paths_are_what_they_decode_to() {
+        check(&Method::GET, "/api/v1/namespaces/a%2Fpods", false, "list /v1 ns=a pods ");
+        check(&Method::GET, "/%61pi/v1/pods", false, "list /v1 ns= pods ");
+        check(&Method::GET, "/api/v1/pods/", false, "list /v1 ns= pods ");
+        check(&Method::GET, "/api//v1/pods", false, "get / ns= v1 pods");
+        check(&Method::GET, "/api/v1/namespaces/a/../b/pods", false, "get /v1 ns=a .. b/pods");
+        check(&Method::GET, "/API/v1/pods", false, "get");
+        assert_eq!(parse(&Method::GET, "/%68ealthz", false).unwrap().path, "/healthz");
+        assert_eq!(parse(&Method::GET, "/api/v1/pods/%zz", false).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn some_paths_say_the_verb() {
+        check(&Method::DELETE, "/api/v1/watch/namespaces/a/pods/b", false, "watch /v1 ns=a pods b");
+        check(&Method::GET, "/api/v1/proxy/namespaces/a/pods/b/c", false, "proxy /v1 ns=a pods b");
+        check(&Method::GET, "/apis/apps/v1/namespaces/a", false, "get apps/v1 ns=a namespaces a");
+        assert_eq!(parse(&Method::GET, "/api/v1/watch", false).unwrap_err().code, 500);
     }
 
     #[test]

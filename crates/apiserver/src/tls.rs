@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use corten_auth::authentication::FrontProxy;
 use corten_pki::ServerPki;
+use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
@@ -16,13 +18,23 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 
-use crate::authentication::{self, Peer};
+use crate::authentication::{AuthenticationOptions, Certificate, Peer, certified};
 
 /// Why the server cannot speak TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the client CA cannot be used")]
-    ClientCa(#[source] rustls::server::VerifierBuilderError),
+    #[error("the authorities of {whose} are not PEM")]
+    Pem {
+        whose: &'static str,
+        #[source]
+        source: corten_pki::Error,
+    },
+    #[error("the authorities of {whose} cannot be used")]
+    Authorities {
+        whose: &'static str,
+        #[source]
+        source: rustls::server::VerifierBuilderError,
+    },
     #[error("the serving certificate cannot be used")]
     Serving(#[source] Error),
 }
@@ -30,7 +42,9 @@ pub enum TlsError {
 /// Decides who a client certificate speaks for.
 #[derive(Clone)]
 pub(crate) struct ClientCertificates {
-    verifier: Arc<dyn ClientCertVerifier>,
+    clients: Arc<dyn ClientCertVerifier>,
+    /// Whose certificates speak for others, and under which names; nobody's if there is no authority.
+    proxies: Option<(Arc<dyn ClientCertVerifier>, FrontProxy)>,
 }
 
 impl ClientCertificates {
@@ -39,31 +53,53 @@ impl ClientCertificates {
         let Some((leaf, intermediates)) = certificates.and_then(|c| c.split_first()) else {
             return Peer::Nobody;
         };
-        if self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_err() {
-            return Peer::Refused;
-        }
-        match corten_pki::identity_of(leaf) {
-            Ok(identity) if !identity.common_name.is_empty() => {
-                Peer::Known(Arc::new(authentication::certified(identity)))
-            }
-            _ => Peer::Refused,
-        }
+        let Ok(identity) = corten_pki::identity_of(leaf) else {
+            return Peer::Certificate(Certificate::worthless());
+        };
+        let now = UnixTime::now();
+        let verifies = |verifier: &Arc<dyn ClientCertVerifier>| {
+            verifier.verify_client_cert(leaf, intermediates, now).is_ok()
+        };
+        let is_proxy = self
+            .proxies
+            .as_ref()
+            .is_some_and(|(verifier, proxy)| verifies(verifier) && proxy.allows(&identity.common_name));
+        let user = certified(&identity, leaf).filter(|_| verifies(&self.clients)).map(Arc::new);
+        let expires = identity.not_after.try_into().unwrap_or(Timestamp::MIN);
+        Peer::Certificate(Certificate { user, is_proxy, expires })
     }
 }
 
 /// The server's TLS and its judgement of clients.
-pub(crate) fn configure(pki: &ServerPki) -> Result<(ServerConfig, ClientCertificates), TlsError> {
+pub(crate) fn configure(
+    pki: &ServerPki,
+    options: &AuthenticationOptions,
+) -> Result<(ServerConfig, ClientCertificates), TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(pki.client_ca.iter().cloned());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .map_err(TlsError::ClientCa)?;
+    let clients = verifier(&provider, "clients", &options.client_ca_pem)?;
+    let proxies = match options.front_proxy_ca_pem.as_str() {
+        "" => None,
+        pem => Some((verifier(&provider, "front proxies", pem)?, options.front_proxy.clone())),
+    };
     let any = AnyCertificate { algorithms: provider.signature_verification_algorithms };
     let mut config = server_config(provider, Arc::new(any), pki).map_err(TlsError::Serving)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = 1;
-    Ok((config, ClientCertificates { verifier }))
+    Ok((config, ClientCertificates { clients, proxies }))
+}
+
+/// What tells whether one of some authorities signed a client's certificate.
+fn verifier(
+    provider: &Arc<CryptoProvider>,
+    whose: &'static str,
+    pem: &str,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let authorities = corten_pki::pem_certificates(pem).map_err(|source| TlsError::Pem { whose, source })?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities);
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|source| TlsError::Authorities { whose, source })
 }
 
 fn server_config(

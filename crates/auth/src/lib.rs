@@ -4,6 +4,7 @@
 //! here: requests, sockets, the store, the clock.
 
 mod attributes;
+pub mod authentication;
 pub mod node;
 pub mod rbac;
 pub mod service_account;

@@ -1,12 +1,14 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod authentication;
+
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{AuthorizationModes, Options, RuntimeConfig};
+use corten_apiserver::{AdmissionPlugins, AuthorizationModes, Options, RuntimeConfig};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -42,9 +44,17 @@ pub(crate) struct Args {
     /// Who decides whether a request may be done, asked in order: Node, RBAC, AlwaysAllow, AlwaysDeny.
     #[arg(long, default_value = "Node,RBAC", value_parser = AuthorizationModes::parse)]
     authorization_mode: AuthorizationModes,
+    /// Admission plugins to turn on beyond those that are on by default.
+    #[arg(long, value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plugins to turn off although they are on by default.
+    #[arg(long, value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
+    #[command(flatten)]
+    authentication: authentication::Flags,
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -71,6 +81,9 @@ fn log_to_stderr() {
 async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
+    let admission_plugins =
+        AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+            .map_err(anyhow::Error::msg)?;
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
     let (store, pki) = open(data_dir, &args)?;
@@ -84,10 +97,12 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let options = Options {
+        authentication: args.authentication.options(&pki)?,
         pki,
         store,
         listener,
         runtime_config: args.runtime_config.clone(),
+        admission_plugins,
         authorization_modes: args.authorization_mode.clone(),
         advertised,
         flags,

@@ -45,6 +45,9 @@ pub enum Error {
     /// Bytes that are not a certificate.
     #[error("not an X.509 certificate: {0}")]
     NotACertificate(String),
+    /// Text that is not a certificate signing request.
+    #[error("{0}")]
+    NotARequest(String),
     /// A kubeconfig that cannot be used.
     #[error("unusable kubeconfig: {0}")]
     Kubeconfig(String),

@@ -45,7 +45,7 @@ pub fn identity_of(cert_der: &[u8]) -> Result<CertIdentity> {
 }
 
 /// Text of any string type Go also reads; anything else is refused rather than guessed at.
-fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String> {
+pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String> {
     attribute
         .as_str()
         .map(str::to_owned)

@@ -18,6 +18,8 @@ mod files;
 mod identity;
 mod kubeconfig;
 mod leaf;
+mod pem;
+mod request;
 mod sans;
 mod server;
 
@@ -26,5 +28,7 @@ pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of};
 pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
+pub use pem::{pem_certificates, to_pem};
+pub use request::{RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;

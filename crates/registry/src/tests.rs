@@ -3,6 +3,7 @@
 
 mod defaults;
 mod rows;
+mod warnings;
 
 use std::collections::BTreeSet;
 

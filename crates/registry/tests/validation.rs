@@ -3,8 +3,8 @@
 //!
 //! Each file in `validation/` has `bases`, whole objects by name, and `cases`. A case changes a base with a
 //! merge patch (`with`) and lists the `errors` in order, as `field: message`. A case with `old` is an update:
-//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to `subresource` if
-//! there is one.
+//! `old` changes the base into what is stored, status included, `with` changes that into what is sent, to
+//! `subresource` if there is one. A case with `warnings` also lists what clients are told of what is accepted.
 
 use std::path::Path;
 
@@ -77,8 +77,8 @@ fn created(object: &mut Value) {
     object.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
 }
 
-/// Every complaint about a case.
-fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
+/// Every complaint about a case, and every warning.
+fn complaints(title: &str, base: &Value, case: &Value) -> (ErrorList, Vec<String>) {
     let request = Request { now: Timestamp::UNIX_EPOCH, user: None };
     let mut errors = ErrorList::new();
     let Some(old) = case.get("old") else {
@@ -88,7 +88,7 @@ fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
         }
         rules.prepare_for_create(&mut object, &request);
         rules.validate_for_create(resource.namespaced, &object, &mut errors);
-        return errors;
+        return (errors, (rules.warnings)(&object, None));
     };
     let sent_first = patched(base, Some(old));
     let (mut stored, resource, rules) = decoded(title, sent_first.clone());
@@ -106,7 +106,7 @@ fn complaints(title: &str, base: &Value, case: &Value) -> ErrorList {
     let subresource = case.str_at(&["subresource"]).unwrap_or_default();
     rules.prepare_for_update(subresource, &mut object, &stored, &request);
     rules.validate_for_update(subresource, resource.namespaced, &object, &stored, &mut errors);
-    errors
+    (errors, (rules.warnings)(&object, Some(&stored)))
 }
 
 #[test]
@@ -116,13 +116,18 @@ fn objects_are_judged_as_upstream_judges_them() {
         for case in tree.items_at(&["cases"]) {
             let title = format!("{file}: {}", case.str_at(&["case"]).expect("a case has a title"));
             let base = case.str_at(&["base"]).and_then(|name| tree.at(&["bases", name]));
-            let found = complaints(&title, base.unwrap_or_else(|| panic!("{title}: no base")), case);
+            let base = base.unwrap_or_else(|| panic!("{title}: no base"));
+            let (found, warnings) = complaints(&title, base, case);
             let found: Vec<String> =
                 found.causes().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
-            let expected: Vec<&str> =
-                case.items_at(&["errors"]).iter().map(|e| e.as_str().expect("errors are text")).collect();
-            if found != expected {
-                wrong.push(format!("{title}\n  expected {expected:#?}\n  found {found:#?}"));
+            let expected = |key: &str| -> Vec<&str> {
+                case.items_at(&[key]).iter().map(|e| e.as_str().expect("is text")).collect()
+            };
+            if found != expected("errors") {
+                wrong.push(format!("{title}\n  expected {:#?}\n  found {found:#?}", expected("errors")));
+            }
+            if case.get("warnings").is_some() && warnings != expected("warnings") {
+                wrong.push(format!("{title}\n  expected {:#?}\n  found {warnings:#?}", expected("warnings")));
             }
         }
     }
@@ -146,7 +151,8 @@ fn any_tree_can_be_judged() {
                     let name = subresource.name;
                     rules.validate_for_update(name, resource.namespaced, &tree, &whole, &mut errors);
                 }
-                let _ = (json::write_to_string(&tree), (rules.warnings)(&tree, Some(&whole)));
+                let warnings = ((rules.warnings)(&tree, None), (rules.warnings)(&tree, Some(&whole)));
+                let _ = (json::write_to_string(&tree), warnings);
             });
         }
     }

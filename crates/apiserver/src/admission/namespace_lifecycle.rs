@@ -2,37 +2,54 @@
 //! namespaces the cluster cannot be without stay.
 
 use corten_api::status::Cause;
-use corten_api::{Status, Value, meta};
+use corten_api::{Status, Value};
 
-use crate::call::Call;
+use super::plugins::{Admit, Plugin, Validate};
+use super::{Attributes, Operation, lookup};
+
+pub(super) const PLUGIN: Plugin =
+    Plugin { name: "NamespaceLifecycle", admit: Admit::Now(admit), validate: Validate::Now(validate) };
 
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn create(call: &Call, object: &Value) -> Result<(), Status> {
-    let namespace = call.at.namespace.as_str();
-    if !call.served.resource.namespaced || namespace.is_empty() {
+/// Where the namespace may be anything: an answer would say which namespaces there are.
+const REVIEWS: (&str, &str) = ("authorization.k8s.io", "localsubjectaccessreviews");
+
+fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    let namespace = attributes.namespace();
+    if !attributes.creates()
+        || namespace.is_empty()
+        || attributes.call.served.is_namespaces()
+        || attributes.resource() == REVIEWS
+    {
         return Ok(());
     }
-    let found = call.backend.catalog.cache("", "namespaces").and_then(|c| c.get("", namespace));
-    let Some(found) = found else { return Err(Status::not_found("", "namespaces", namespace)) };
-    // Only a namespace that is going away has a deletion time, so most texts need no reading.
-    let marker = b"\"deletionTimestamp\"";
-    if !found.json.windows(marker.len()).any(|w| w == marker) || !meta::is_deleting(&found.tree()) {
-        return Ok(());
+    let Some(found) = lookup::namespace(attributes.backend(), namespace) else {
+        return Err(Status::not_found("", "namespaces", namespace));
+    };
+    match lookup::field(attributes.backend(), ("", "namespaces"), &found, "status.phase") {
+        "Terminating" => Err(terminating(attributes, object, namespace)),
+        _ => Ok(()),
     }
+}
+
+fn terminating(attributes: &Attributes<'_>, object: &Value, namespace: &str) -> Status {
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::forbidden(call.served.group(), call.served.name(), meta::name(object), why);
+    let mut status = attributes.forbidden(Some(object), why);
     status.details.causes = vec![Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
     }];
-    Err(status)
+    status
 }
 
-pub(super) fn delete(call: &Call) -> Result<(), Status> {
-    if call.served.is_namespaces() && IMMORTAL.contains(&call.at.name.as_str()) {
-        return Err(Status::forbidden("", "namespaces", &call.at.name, "this namespace may not be deleted"));
+fn validate(attributes: &Attributes<'_>, _: Option<&Value>) -> Result<(), Status> {
+    if attributes.operation == Operation::Delete
+        && attributes.call.served.is_namespaces()
+        && IMMORTAL.contains(&attributes.name(None))
+    {
+        return Err(attributes.forbidden(None, "this namespace may not be deleted"));
     }
     Ok(())
 }

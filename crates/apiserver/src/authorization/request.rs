@@ -16,11 +16,10 @@ pub(crate) fn admit(
     user: Arc<User>,
     headers: &http::HeaderMap,
     info: &RequestInfo,
-    path: &str,
     query: &Query,
 ) -> Result<Arc<User>, Status> {
     let selectors = Selectors::of(info, query);
-    let asked = selectors.attributes(&user, info, path);
+    let asked = selectors.attributes(&user, info);
     let user = match impersonation::impersonate(authorizer, headers, &asked)? {
         Some(other) => Arc::new(other),
         None => user.clone(),
@@ -41,8 +40,8 @@ struct Selectors {
 impl Selectors {
     fn of(info: &RequestInfo, query: &Query) -> Selectors {
         let Some(at) = info.resource.as_ref() else { return Selectors::default() };
-        // Those that watch by their path do not all look at selectors.
-        if !matches!(info.verb, "list" | "watch" | "deletecollection") || info.watches_by_path {
+        // Those that say the verb in their path do not all look at selectors.
+        if !matches!(info.verb, "list" | "watch" | "deletecollection") || info.verb_in_path {
             return Selectors::default();
         }
         let fields = FieldSelector::parse(query.text("fieldSelector")).ok().filter(|s| !s.is_everything());
@@ -56,8 +55,8 @@ impl Selectors {
         Selectors { fields, labels, name }
     }
 
-    fn attributes<'a>(&'a self, user: &'a User, info: &'a RequestInfo, path: &'a str) -> Attributes<'a> {
-        let Some(at) = &info.resource else { return Attributes::path(user, info.verb, path) };
+    fn attributes<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
+        let Some(at) = &info.resource else { return Attributes::path(user, info.verb, &info.path) };
         Attributes {
             namespace: &at.namespace,
             version: &at.version,

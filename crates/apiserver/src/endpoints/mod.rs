@@ -2,6 +2,7 @@
 
 mod discovery;
 mod health;
+mod oidc;
 mod openapi;
 mod status;
 
@@ -44,6 +45,7 @@ pub(crate) fn answer(
             let text = server.metrics.render(&server.backend.catalog, server.backend.store.revision());
             Ok(respond::bytes(200, METRICS_TYPE, text.into_bytes()))
         }
+        ".well-known" | "openid" => oidc::answer(server, method, trimmed, headers),
         "openapi" => openapi::answer(server, trimmed, query, headers),
         "" => discovery::answer(server, trimmed, query, headers),
         "index.html" if path == "/index.html" => discovery::answer(server, "/", query, headers),

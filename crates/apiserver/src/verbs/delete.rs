@@ -12,7 +12,7 @@ use corten_store::{Error as StoreError, Expect};
 
 use super::write::RACE_RETRIES;
 use super::{list, write};
-use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Write};
 use crate::call::{self, Call};
 use crate::decode;
 use crate::negotiate::{self, Format};
@@ -288,10 +288,8 @@ async fn delete_object(
     options: &DeleteOptions,
 ) -> Result<Option<Outcome>, Status> {
     let object = current.tree();
-    let (old, dry_run) = (Some(&object), options.dry_run);
-    let attributes = Attributes { call, operation: Operation::Delete, subresource: "", old, dry_run };
-    admission::validate(&attributes, None).await?;
     options.check(call, &object)?;
+    admission::validate(call, Write::delete(&object, options.dry_run), None).await?;
     match fate(call, &object, options) {
         Fate::Pending => Ok(Some(Outcome::Kept(current.json.clone()))),
         Fate::Remove if options.dry_run => Ok(Some(Outcome::Removed(current.json.clone()))),

@@ -6,5 +6,6 @@ pub(crate) mod patch;
 pub(crate) mod prepare;
 mod scale;
 pub(crate) mod subresource;
+mod token;
 pub(crate) mod watch;
 pub(crate) mod write;

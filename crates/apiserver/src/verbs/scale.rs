@@ -9,6 +9,7 @@ use corten_api::{Status, Value, json, managed, meta, resources};
 use super::patch::{PatchBody, patch_kind, patch_options};
 use super::write::{self, Current, Ownership, RACE_RETRIES};
 use super::{list, prepare, subresource};
+use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::negotiate::View;
@@ -48,7 +49,7 @@ pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status
     };
     for _ in 0..RACE_RETRIES {
         let current = subresource::current(call)?;
-        let (scale, pinned) = match verb {
+        let (mut scale, pinned) = match verb {
             "update" => updated(call, &current, expected, validation)?,
             _ => patched(call, &current, expected, validation, force)?,
         };
@@ -56,7 +57,11 @@ pub(super) async fn change(call: &mut Call, verb: &str) -> Result<Answer, Status
         if !matches!(asked, "" | "0") && asked != current.object.revision.to_string() {
             return Err(call.stale());
         }
+        let old = live(call, &current)?;
+        let write = Write::update("scale", &old, dry_run);
+        admission::admit(call, write, &mut scale).await?;
         let new = scaled(call, &current, &scale)?;
+        admission::validate(call, write, Some(&scale)).await?;
         let cache = list::cache(call)?.clone();
         if let Some(text) = write::replace_scaled(call, &cache, &current, new, dry_run).await? {
             let scale = scale_of(call, &json::parse(&text).map_err(Status::internal)?)?;

@@ -6,7 +6,8 @@ use corten_api::{Status, Value, json, meta, patch, status, time};
 use corten_store::{Error as StoreError, Expect};
 
 use super::write::{Current, RACE_RETRIES};
-use super::{delete, list, patch as patch_verb, scale, write};
+use super::{delete, list, patch as patch_verb, prepare, scale, token, write};
+use crate::admission::{self, Write};
 use crate::call::Call;
 use crate::decode::{self, Expected, FieldValidation};
 use crate::respond::{self, Answer};
@@ -26,6 +27,7 @@ pub(crate) async fn call(
         ("scale", "update" | "patch") => scale::change(call, verb).await,
         ("binding", "create") => bind(call).await,
         ("eviction", "create") => evict(call).await,
+        ("token", "create") => token::create(call).await,
         _ => Err(needs_more(call, subresource.name)?),
     }
 }
@@ -59,15 +61,13 @@ fn decode_as(call: &mut Call, group: &str, version: &str, kind: &str) -> Result<
 
 /// Assigns a pod to a node, once.
 pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
-    let binding = decode_as(call, "", "v1", "Binding")?;
+    let mut binding = decode_as(call, "", "v1", "Binding")?;
     let (wanted, dry_run) = (call.wanted()?, call.dry_run("CreateOptions")?);
+    prepare::agree_on_namespace(call, &mut binding)?;
+    let write = Write::create("binding", dry_run);
+    admission::admit(call, write, &mut binding).await?;
     if meta::name(&binding) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
-    }
-    if !meta::namespace(&binding).is_empty() && meta::namespace(&binding) != call.at.namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
     }
     let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
     let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
@@ -81,15 +81,17 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid("", "Binding", &call.at.name, &errors));
     }
+    admission::validate(call, write, Some(&binding)).await?;
     for _ in 0..RACE_RETRIES {
         let current = current(call)?;
         let mut pod = current.tree.clone();
         check_bindable(call, &pod, &binding, &node)?;
         pod.set(&["spec", "nodeName"], node.as_str());
-        if let Some(annotations) = binding.at(&["metadata", "annotations"]) {
-            let mut merged = pod.at(&["metadata", "annotations"]).cloned().unwrap_or_else(Value::object);
-            patch::merge(&mut merged, annotations).map_err(|e| e.to_status())?;
-            pod.set(&["metadata", "annotations"], merged);
+        for field in ["annotations", "labels"] {
+            let Some(more) = binding.at(&["metadata", field]) else { continue };
+            let mut merged = pod.at(&["metadata", field]).cloned().unwrap_or_else(Value::object);
+            patch::merge(&mut merged, more).map_err(|e| e.to_status())?;
+            pod.set(&["metadata", field], merged);
         }
         set_condition(&mut pod, "PodScheduled", "True", &time::format(call.now));
         let cache = list::cache(call)?.clone();
@@ -147,12 +149,15 @@ fn set_condition(pod: &mut Value, kind: &str, value: &str, now: &str) {
 
 /// Deletes a pod if its disruption budgets allow it, taking from them.
 async fn evict(call: &mut Call) -> Result<Answer, Status> {
-    let eviction = decode_as(call, "policy", "v1", "Eviction")?;
+    let mut eviction = decode_as(call, "policy", "v1", "Eviction")?;
     let wanted = call.wanted()?;
-    let name = meta::name(&eviction);
-    if name != call.at.name {
+    prepare::agree_on_namespace(call, &mut eviction)?;
+    let write = Write::create("eviction", call.dry_run("CreateOptions")?);
+    admission::admit(call, write, &mut eviction).await?;
+    if meta::name(&eviction) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
+    admission::validate(call, write, Some(&eviction)).await?;
     let pod = current(call)?.tree;
     let finished = matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
     let pending = pod.str_at(&["status", "phase"]) == Some("Pending");

@@ -14,7 +14,7 @@ use corten_api::{Status, Str, Value, encoded, managed, meta, time};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
 
 use super::{list, prepare};
-use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Write};
 use crate::authorization::escalation;
 use crate::cache::Cache;
 use crate::call::Call;
@@ -86,16 +86,14 @@ pub(super) async fn create_object(
         attempts += 1;
         // Only a generated name can need a second try.
         let mut candidate = if prefix.is_empty() { std::mem::take(&mut object) } else { object.clone() };
+        let write = Write::create("", dry_run);
+        admission::admit(call, write, &mut candidate).await?;
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
-        let (operation, subresource) = (Operation::Create, "");
-        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-        admission::admit(&attributes, &mut candidate).await?;
         escalation::check(call, &candidate, None)?;
         prepare::for_create(call, &mut candidate)?;
-        let attributes = Attributes { call, operation, subresource, old: None, dry_run };
-        admission::validate(&attributes, Some(&candidate)).await?;
+        admission::validate(call, write, Some(&candidate)).await?;
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
@@ -194,25 +192,11 @@ pub(crate) async fn replace(
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
     prepare::to_stored(call, &mut new)?;
-    replace_admitted(call, subresource, cache, current, new, dry_run).await
-}
-
-/// `replace` with a new state in the stored version.
-async fn replace_admitted(
-    call: &mut Call,
-    subresource: &str,
-    cache: &Arc<Cache>,
-    current: &Current,
-    mut new: Value,
-    dry_run: bool,
-) -> Result<Option<Bytes>, Status> {
-    let (operation, old) = (Operation::Update, Some(&current.tree));
-    let attributes = Attributes { call, operation, subresource, old, dry_run };
-    admission::admit(&attributes, &mut new).await?;
-    escalation::check(call, &new, old)?;
+    let write = Write::update(subresource, &current.tree, dry_run);
+    admission::admit(call, write, &mut new).await?;
+    escalation::check(call, &new, Some(&current.tree))?;
     prepare::for_update(call, subresource, &mut new, &current.tree)?;
-    let attributes = Attributes { call, operation, subresource, old, dry_run };
-    admission::validate(&attributes, Some(&new)).await?;
+    admission::validate(call, write, Some(&new)).await?;
     replace_stored(call, cache, current, new, dry_run).await
 }
 
@@ -254,15 +238,16 @@ pub(super) async fn replace_stored(
 }
 
 /// `replace` for a new number of replicas: the object's own spec, owners included, changed through its
-/// `scale`.
+/// `scale`, which is what was admitted.
 pub(crate) async fn replace_scaled(
     call: &mut Call,
     cache: &Arc<Cache>,
     current: &Current,
-    new: Value,
+    mut new: Value,
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
-    replace_admitted(call, "", cache, current, new, dry_run).await
+    prepare::for_update(call, "", &mut new, &current.tree)?;
+    replace_stored(call, cache, current, new, dry_run).await
 }
 
 /// Whether an object only waited for its last finalizer.
@@ -287,19 +272,23 @@ pub(crate) async fn put(
     expect: Expect,
     object: &Value,
 ) -> Result<Arc<Entry>, StoreError> {
+    let lease = match cache.form.rules.ttl {
+        Some(ttl) => Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?),
+        None => None,
+    };
+    let value = new_value(cache, object);
+    let committed = call.backend.store.commit(Op::Put { key, expect, value, lease }.into()).await?;
+    committed.entries.into_iter().next().flatten().ok_or(StoreError::Closed)
+}
+
+/// What is stored of an object in its stored form.
+pub(crate) fn new_value(cache: &Cache, object: &Value) -> NewValue {
     let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
     let written = Written {
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
         projection: Arc::new(Projection::of(object, cache.form.rules)),
     };
-    let lease = match cache.form.rules.ttl {
-        Some(ttl) => Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?),
-        None => None,
-    };
-    let value =
-        NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) };
-    let committed = call.backend.store.commit(Op::Put { key, expect, value, lease }.into()).await?;
-    committed.entries.into_iter().next().flatten().ok_or(StoreError::Closed)
+    NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }
 
 /// The text of an object that was not written.

@@ -177,3 +177,39 @@ fn excluded_by(rule: &Value) -> Vec<(&str, &str)> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn rules_for_nothing_are_warned_about() {
+        let configuration = value!({"metadata": {"name": "a.static.k8s.io"}, "webhooks": [{"rules": [
+            {"apiGroups": ["*"], "resources": ["tokenreviews"]},
+            {"apiGroups": ["", "authentication.k8s.io"], "resources": ["pods", "tokenreviews"]},
+        ]}]});
+        let about_rule = "webhooks[0].rules[1]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect";
+        assert_eq!(warnings(&configuration, None), [about_rule]);
+        let about_name = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API";
+        assert_eq!(warnings(&configuration, Some(&configuration)), [about_name, about_rule]);
+    }
+
+    #[test]
+    fn what_was_taken_once_is_taken_again() {
+        let hook = || {
+            value!({
+                "name": "a.b.c", "sideEffects": "Some", "admissionReviewVersions": ["v7"],
+                "clientConfig": {"url": "https://a"}, "matchConditions": [{"name": "", "expression": ""}],
+                "objectSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]},
+            })
+        };
+        let stored = value!({"webhooks": [(hook()), (hook())]});
+        let mut errors = ErrorList::new();
+        update(&stored, &stored, &mut errors);
+        assert!(errors.is_empty(), "{errors:?}");
+        create(&stored, &mut errors);
+        assert_eq!(errors.0.len(), 2 * 5 + 1);
+    }
+}

@@ -67,15 +67,19 @@ fn default(object: &mut Value) {
 }
 
 fn validate_create(set: &Value, errors: &mut ErrorList) {
-    let (spec, at) = (part(set, "spec"), Field::new("spec"));
-    non_negative(spec, "replicas", &at, errors);
-    non_negative(spec, "minReadySeconds", &at, errors);
-    validate_replicated_template(spec, &at, errors);
+    validate(set, None, errors);
 }
 
 fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
-    validate_create(set, errors);
+    validate(set, Some(part(old, "spec")), errors);
     validate_selector_stays(set, old, errors);
+}
+
+fn validate(set: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let (spec, at) = (part(set, "spec"), Field::new("spec"));
+    non_negative(spec, "replicas", &at, errors);
+    non_negative(spec, "minReadySeconds", &at, errors);
+    validate_replicated_template(spec, old, &at, errors);
 }
 
 /// The counts of replicas, which replication controllers report alike.

@@ -4,10 +4,11 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json, names};
 
 use crate::validation::fields::part;
-use crate::validation::shown::{Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{complain, list, member, text};
 
-const NON_RESOURCE: Shape = Shape::Pointer(&[("path", TEXT), ("verb", TEXT)]);
+/// What a review may ask that is not about a resource.
+const NON_RESOURCE: &str = "NonResourceAttributes";
 
 /// Whether somebody may do something: exactly one thing.
 pub(crate) fn validate_access(review: &Value, errors: &mut ErrorList) {
@@ -38,7 +39,11 @@ pub(crate) fn validate_local_subject_access(review: &Value, errors: &mut ErrorLi
     }
     if let Some(attributes) = member(spec, "nonResourceAttributes") {
         let why = "disallowed on this kind of request";
-        errors.invalid_shown("spec.nonResourceAttributes", shaped(attributes, NON_RESOURCE), why);
+        errors.invalid_shown(
+            "spec.nonResourceAttributes",
+            internal_form::compact(NON_RESOURCE, attributes),
+            why,
+        );
     }
 }
 
@@ -54,7 +59,7 @@ fn validate_attributes(spec: &Value, errors: &mut ErrorList) {
     let other = part(spec, "nonResourceAttributes");
     if member(spec, "resourceAttributes").is_some() != other.is_null() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errors.invalid_shown("spec", shaped(other, NON_RESOURCE), why);
+        errors.invalid_shown("spec", internal_form::compact(NON_RESOURCE, other), why);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Certificate signing requests. Who asked is written down by the server; the spec never changes.
 
+mod validate;
+
 use corten_api::{Str, Value, time};
 use jiff::SignedDuration;
 
@@ -17,6 +19,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource,
     reset_fields,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
     selectable: &[Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) }],
     columns: &[
         NAME,

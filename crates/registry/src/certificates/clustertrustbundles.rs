@@ -1,9 +1,14 @@
 //! Cluster trust bundles: root certificates for everybody. A name may start with the signer's and a colon.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
+use crate::certificates::pem;
 use crate::rules::{NameRule, RowContext, Rules, Selectable};
 use crate::table::{NAME, NONE, cells, field, name, str_or, text};
+use crate::validation::fields::{immutable, part};
+use crate::validation::signer_name::validate_signer_name;
+use crate::validation::text::{complain, text as text_of};
 
 pub(crate) const RULES: Rules = Rules {
     group: "certificates.k8s.io",
@@ -11,6 +16,8 @@ pub(crate) const RULES: Rules = Rules {
     storage_version: "v1beta1",
     storage_prefix: "clustertrustbundles",
     name: NameRule::PathSegment,
+    validate_create: |bundle, errors| validate(bundle, None, errors),
+    validate_update: |bundle, old, errors| validate(bundle, Some(old), errors),
     unconditional_update: false,
     selectable: &[Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) }],
     columns: &[NAME, text("SignerName", "The signer whose roots these are.")],
@@ -20,4 +27,90 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, _: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_or(object, &["spec", "signerName"], NONE)]
+}
+
+const BUNDLE_MAX_LENGTH: usize = 1024 * 1024;
+
+fn validate(bundle: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let (spec, at) = (part(bundle, "spec"), Field::new("spec"));
+    let signer = text_of(spec, "signerName");
+    validate_name(text_of(part(bundle, "metadata"), "name"), signer, errors);
+    if !signer.is_empty() {
+        validate_signer_name(signer, &at.child("signerName"), errors);
+    }
+    let old = old.map(|old| part(old, "spec"));
+    let roots = text_of(spec, "trustBundle");
+    if old.is_none_or(|old| text_of(old, "trustBundle") != roots) {
+        validate_roots(roots, &at.child("trustBundle"), errors);
+    }
+    if let Some(old) = old {
+        immutable(spec, old, "signerName", &at, errors);
+    }
+}
+
+/// Bundles of a signer are called after it; others have no colon in their names.
+fn validate_name(name: &str, signer: &str, errors: &mut ErrorList) {
+    let metadata = Field::new("metadata");
+    let at = metadata.child("name");
+    let mut refuse = |why: String| errors.invalid(at, &Value::from(name), why);
+    if signer.is_empty() {
+        if name.contains(':') {
+            refuse("ClusterTrustBundle without signer name must not have \":\" in its name".to_owned());
+        } else {
+            complain(&at, name, names::dns1123_subdomain(name), errors);
+        }
+        return;
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        None => {
+            refuse(format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}"))
+        }
+        Some(rest) => complain(&at, name, names::dns1123_subdomain(rest), errors),
+    }
+}
+
+/// Certificates of authorities, each once.
+fn validate_roots(roots: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if roots.len() > BUNDLE_MAX_LENGTH {
+        errors.too_long(*at, BUNDLE_MAX_LENGTH);
+        return;
+    }
+    let mut refuse = |why: String| errors.invalid(*at, &Value::from("<value omitted>"), why);
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    let mut broken = false;
+    for (i, block) in pem::blocks(roots).enumerate() {
+        if let Some(why) = root_complaint(&block) {
+            refuse(format!("entry {i} {why}"));
+            broken = true;
+        }
+        seen.push(block.bytes);
+    }
+    if broken {
+        return;
+    }
+    if seen.is_empty() {
+        refuse("at least one trust anchor must be provided".to_owned());
+    }
+    for (i, root) in seen.iter().enumerate() {
+        let same = seen.iter().enumerate().filter(|(_, other)| *other == root);
+        let indices: Vec<usize> = same.map(|(j, _)| j).collect();
+        if indices.len() > 1 && indices.first() == Some(&i) {
+            let indices: Vec<String> = indices.iter().map(usize::to_string).collect();
+            refuse(format!("duplicate trust anchor (indices [{}])", indices.join(" ")));
+        }
+    }
+}
+
+fn root_complaint(block: &pem::Block<'_>) -> Option<String> {
+    if block.kind != pem::CERTIFICATE {
+        return Some(format!("has bad block type: {}", block.kind));
+    }
+    if block.has_headers {
+        return Some("has PEM block headers".to_owned());
+    }
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&block.bytes) else {
+        return Some("does not parse as X.509".to_owned());
+    };
+    (!certificate.is_ca()).then(|| "does not have the CA bit set".to_owned())
 }

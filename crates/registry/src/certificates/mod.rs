@@ -2,4 +2,5 @@
 
 pub(crate) mod certificatesigningrequests;
 pub(crate) mod clustertrustbundles;
+mod pem;
 pub(crate) mod podcertificaterequests;

@@ -97,4 +97,19 @@ mod tests {
         assert_eq!(complaints(&grown, &old), ["binaryData"]);
         assert!(complaints(&old, &value!({"data": {"a": "0"}})).is_empty());
     }
+
+    #[test]
+    fn all_data_together_has_a_limit() {
+        for (encoded, bytes) in [("", 0), ("QQ==", 1), ("QUI=", 2), ("QUJD", 3), ("QUJDRA==", 4)] {
+            assert_eq!(byte_length(&Value::from(encoded)), bytes, "{encoded}");
+        }
+        let complaints = |text: usize, binary: &str| {
+            let object = value!({"data": {"a": ("x".repeat(text))}, "binaryData": {"b": binary}});
+            let mut errors = ErrorList::new();
+            validate(&object, &mut errors);
+            errors.summary()
+        };
+        assert_eq!(complaints(MOST_BYTES - 1, "QQ=="), "");
+        assert_eq!(complaints(MOST_BYTES - 1, "QUI="), "Too long: may not be more than 1048576 bytes");
+    }
 }

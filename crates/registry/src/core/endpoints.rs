@@ -132,3 +132,23 @@ fn warnings(object: &Value) -> Vec<String> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn what_was_taken_once_is_taken_again() {
+        let old = value!({"subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": []}]});
+        let complaints = |new: &Value| {
+            let mut errors = ErrorList::new();
+            validate_update(new, &old, &mut errors);
+            errors.0.len()
+        };
+        assert_eq!(complaints(&old), 0);
+        let changed = value!({"subsets": [{"addresses": [{"ip": "127.0.0.1"}, {"ip": "10.0.0.1"}]}]});
+        assert_eq!(complaints(&changed), 1);
+    }
+}

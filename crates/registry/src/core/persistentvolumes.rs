@@ -1,6 +1,5 @@
 //! Persistent volumes: storage there is. The status says since when a volume has been in its phase.
 
-mod shapes;
 mod sources;
 pub(crate) mod validate;
 

@@ -5,6 +5,7 @@ mod prepare;
 mod print;
 mod qos;
 mod resources;
+mod validate;
 
 use corten_api::{Str, Value};
 
@@ -21,6 +22,10 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: prepare::update,
     prepare_subresource: prepare::subresource,
     reset_fields,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
+    warnings: validate::warnings,
     grace: Grace::Pod,
     delete_returns_object: true,
     selectable: &[

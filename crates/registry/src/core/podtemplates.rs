@@ -1,13 +1,14 @@
 //! Pod templates. There is no spec: the template is what the generation counts.
 
-use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::defaults::pod_template;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::selector::labels;
 use crate::table::{NAME, cells, containers, name, text};
-use crate::validation::pod_template::{pod_template_warnings, validate_pod_template_spec};
+use crate::validation::pod_template::{
+    pod_template_warnings, validate_pod_template_spec, validate_pod_template_spec_update,
+};
 
 pub(crate) const RULES: Rules = Rules {
     group: "",
@@ -15,8 +16,10 @@ pub(crate) const RULES: Rules = Rules {
     storage_prefix: "podtemplates",
     generation: Generation { initial: 1, counts: &[&["template"]] },
     default,
-    validate_create: |object, errors| validate(object, errors),
-    validate_update: |object, _, errors| validate(object, errors),
+    validate_create: |object, errors| validate_pod_template_spec(template(object), &TEMPLATE, errors),
+    validate_update: |object, old, errors| {
+        validate_pod_template_spec_update(template(object), template(old), &TEMPLATE, errors);
+    },
     warnings,
     delete_returns_object: true,
     columns: &[
@@ -38,10 +41,6 @@ const TEMPLATE: Field<'static> = Field::new("template");
 
 fn template(object: &Value) -> &Value {
     object.get("template").unwrap_or(&Value::Null)
-}
-
-fn validate(object: &Value, errors: &mut ErrorList) {
-    validate_pod_template_spec(template(object), &TEMPLATE, errors);
 }
 
 fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {

@@ -24,8 +24,8 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec,
     reset_fields: resets_spec_or_status,
-    validate_create: validate,
-    validate_update: |controller, _, errors| validate(controller, errors),
+    validate_create: |controller, errors| validate(controller, None, errors),
+    validate_update: |controller, old, errors| validate(controller, Some(part(old, "spec")), errors),
     validate_subresource: |sub, controller, _, errors| validate_status(sub, controller, errors),
     warnings: workload::warnings,
     garbage_collection: GarbageCollection::Orphan,
@@ -86,7 +86,7 @@ fn labels_of_template(object: &mut Map) {
     template_labels(object);
 }
 
-fn validate(controller: &Value, errors: &mut ErrorList) {
+fn validate(controller: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (spec, at) = (part(controller, "spec"), Field::new("spec"));
     non_negative(spec, "minReadySeconds", &at, errors);
     let selector = spec.get("selector").and_then(Value::as_object).filter(|labels| !labels.is_empty());
@@ -105,5 +105,5 @@ fn validate(controller: &Value, errors: &mut ErrorList) {
     if let Some(labels) = selector {
         validate_taken(template, &LabelSelector::from_labels(labels), &at, errors);
     }
-    validate_lasting_template(template, "ReplicationController", &at, errors);
+    validate_lasting_template(spec, old, "ReplicationController", &at, errors);
 }

@@ -8,7 +8,7 @@ use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_kee
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, quantity, text as column};
 use crate::validation::fields::{IMMUTABLE, entries, part};
-use crate::validation::go_shape::{self, Shape};
+use crate::validation::internal_form;
 use crate::validation::resources::{amount, is_standard, spelled, validate_quantity, validate_resource_name};
 use crate::validation::text::{list, member, text};
 
@@ -165,7 +165,7 @@ fn validate_selector(spec: &Value, selector: &Value, errors: &mut ErrorList) {
             errors.invalid(at.child("scopeName"), &Value::from(scope), "unsupported scope");
         }
         for _ in out_of_scope(spec, scope) {
-            let shown = go_shape::compact(selector, SELECTOR);
+            let shown = internal_form::compact("ScopeSelector", selector);
             errors.invalid_shown(at, shown, "unsupported scope applied to resource");
         }
         validate_expression(expression, &at, errors);
@@ -174,17 +174,6 @@ fn validate_selector(spec: &Value, selector: &Value, errors: &mut ErrorList) {
         errors.invalid(at, part(spec, "scopes"), "conflicting scopes");
     }
 }
-
-/// A scope selector as messages show it.
-const SELECTOR: Shape = &[go_shape::list(
-    "MatchExpressions",
-    "matchExpressions",
-    &[
-        go_shape::text("ScopeName", "scopeName"),
-        go_shape::text("Operator", "operator"),
-        go_shape::any("Values", "values"),
-    ],
-)];
 
 fn validate_expression(expression: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let operator = text(expression, "operator");

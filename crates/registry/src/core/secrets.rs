@@ -1,6 +1,8 @@
 //! Secrets: data for pods that not everybody may see. The type never changes, nor does the data of an
 //! immutable one. Some types say what the data must be.
 
+mod key_pair;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::status::ErrorList;
@@ -21,6 +23,7 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     validate_create: validate,
     validate_update,
+    warnings: |secret, _| warnings(secret),
     selectable: &[Selectable { label: "type", value: |o| field(o, &["type"]) }],
     columns: &[NAME, text("Type", "What the data is for."), text("Data", "How many entries there are."), AGE],
     row,
@@ -98,6 +101,18 @@ fn validate_type(object: &Value, errors: &mut ErrorList) {
         }
         _ => {}
     }
+}
+
+/// A pair that cannot be one is kept all the same.
+fn warnings(secret: &Value) -> Vec<String> {
+    if str_at(secret, &["type"]) != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    let pem = |key: &str| {
+        let bytes = STANDARD.decode(str_at(secret, &["data", key])).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    key_pair::complaint(&pem("tls.crt"), &pem("tls.key")).into_iter().collect()
 }
 
 /// Whether an entry is a JSON object; it is not shown whatever it is.

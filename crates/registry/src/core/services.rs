@@ -227,4 +227,75 @@ mod tests {
 
         assert_eq!(after(|_| {}), old);
     }
+
+    #[test]
+    fn what_was_taken_once_is_taken_again() {
+        let complaints = |old: &Value, change: fn(&mut Value)| {
+            let mut new = old.clone();
+            change(&mut new);
+            let mut errors = corten_api::status::ErrorList::new();
+            (RULES.validate_update)(&new, old, &mut errors);
+            errors.0.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        let mut old = value!({"spec": {
+            "type": "LoadBalancer", "clusterIP": "010.0.0.1", "clusterIPs": ["010.0.0.1"], "ipFamilies": ["IPv4"],
+            "externalIPs": ["01.2.3.4"], "loadBalancerSourceRanges": ["10.0.0.1/8"], "ports": [{"port": 80}],
+        }});
+        (RULES.default)(&mut old);
+        assert!(complaints(&old, |_| {}).is_empty());
+        let added = complaints(&old, |service| {
+            service.set(&["spec", "externalIPs"], value!(["01.2.3.4", "01.2.3.5"]));
+            service.set(&["spec", "loadBalancerSourceRanges"], value!([" 10.0.0.1/8 ", "10.0.0.2/8"]));
+        });
+        assert_eq!(added, ["spec.externalIPs[1]", "spec.LoadBalancerSourceRanges[1]"]);
+    }
+
+    #[test]
+    fn a_second_address_comes_and_goes() {
+        let complaints = |new: &Value, old: &Value| {
+            let whole = |spec: &Value| {
+                let mut service = value!({"spec": {"ports": [{"port": 80}], "clusterIP": "10.0.0.1"}});
+                for (key, part) in spec.as_object().expect("is an object").iter() {
+                    service.set(&["spec", key], part.clone());
+                }
+                (RULES.default)(&mut service);
+                service
+            };
+            let mut errors = corten_api::status::ErrorList::new();
+            (RULES.validate_update)(&whole(new), &whole(old), &mut errors);
+            errors.0.into_iter().map(|error| (error.field, error.detail)).collect::<Vec<_>>()
+        };
+        let one = value!({
+            "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+        });
+        let two = value!({
+            "clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"],
+            "ipFamilyPolicy": "RequireDualStack",
+        });
+        assert!(complaints(&two, &one).is_empty());
+        assert!(complaints(&one, &two).is_empty());
+        let mut released = one.clone();
+        released.set(&["ipFamilyPolicy"], "PreferDualStack");
+        let unsaid = complaints(&released, &two);
+        let why = "must be set to 'SingleStack' when releasing the secondary";
+        assert!(
+            unsaid.iter().all(|(field, detail)| field == "spec.ipFamilyPolicy" && detail.starts_with(why))
+        );
+        assert_eq!(unsaid.len(), 2);
+        let mut twice = two.clone();
+        twice.set(&["clusterIPs"], value!(["10.0.0.1", "10.0.0.2"]));
+        assert_eq!(
+            complaints(&twice, &two),
+            [
+                (
+                    "spec.clusterIPs".to_owned(),
+                    "may specify no more than one IP for each IP family".to_owned()
+                ),
+                (
+                    "spec.clusterIPs[1]".to_owned(),
+                    "expected an IPv6 value as indicated by `ipFamilies[1]`".to_owned()
+                ),
+            ]
+        );
+    }
 }

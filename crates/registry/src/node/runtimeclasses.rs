@@ -1,14 +1,23 @@
 //! Runtime classes: which container runtime pods ask for.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
+use crate::validation::fields::{entries, immutable, part};
+use crate::validation::internal_form;
+use crate::validation::label_selector::validate_labels;
+use crate::validation::resources::{validate_container_resource_name, validate_quantity};
+use crate::validation::text::{complain, list, text as text_of};
+use crate::validation::toleration::validate_tolerations;
 
 pub(crate) const RULES: Rules = Rules {
     group: "node.k8s.io",
     resource: "runtimeclasses",
     storage_prefix: "runtimeclasses",
+    validate_create,
+    validate_update,
     unconditional_update: false,
     create_on_update: true,
     columns: &[NAME, text("Handler", "What the container runtime calls it."), AGE],
@@ -18,4 +27,44 @@ pub(crate) const RULES: Rules = Rules {
 
 fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
     cells![name(object), str_at(object, &["handler"]), age(object, context)]
+}
+
+fn validate_create(class: &Value, errors: &mut ErrorList) {
+    let overhead = Field::new("overhead");
+    let at = overhead.child("limits");
+    for (name, amount) in entries(part(class, "overhead"), "podFixed") {
+        validate_container_resource_name(name, &at.key(name), errors);
+        validate_quantity(name, amount, &at.key(name), errors);
+    }
+    let (scheduling, at) = (part(class, "scheduling"), Field::new("scheduling"));
+    validate_labels(scheduling.get("nodeSelector"), &at.child("nodeSelector"), errors);
+    validate_unique_tolerations(list(scheduling, "tolerations"), &at.child("tolerations"), errors);
+    validate_handler(class, errors);
+}
+
+/// Pods of a class run where it was first said they would.
+fn validate_update(class: &Value, old: &Value, errors: &mut ErrorList) {
+    immutable(class, old, "handler", &Field::ROOT, errors);
+    if text_of(class, "handler").is_empty() {
+        validate_handler(class, errors);
+    }
+}
+
+fn validate_handler(class: &Value, errors: &mut ErrorList) {
+    match text_of(class, "handler") {
+        "" => errors.required("handler", ""),
+        handler => complain(&Field::new("handler"), handler, names::dns1123_label(handler), errors),
+    }
+}
+
+fn validate_unique_tolerations(tolerations: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    validate_tolerations(tolerations, at, errors);
+    let same = |a: &Value, b: &Value| {
+        ["key", "operator", "value", "effect"].iter().all(|key| text_of(a, key) == text_of(b, key))
+    };
+    for (i, toleration) in tolerations.iter().enumerate() {
+        if tolerations.iter().take(i).any(|earlier| same(earlier, toleration)) {
+            errors.duplicate_shown(at.index(i), internal_form::compact("Toleration", toleration));
+        }
+    }
 }

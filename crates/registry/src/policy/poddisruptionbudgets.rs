@@ -1,7 +1,7 @@
 //! Pod disruption budgets: how many pods of a set may be away at once.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, json};
+use corten_api::{Field, Value};
 
 use crate::prepare::{drop_status, keep_status, resets_spec_or_status, status_keeps_spec};
 use crate::rules::{Generation, RowContext, Rules};
@@ -9,8 +9,8 @@ use crate::table::{AGE, NAME, age, cells, int_at, integer, name, text};
 use crate::validation::conditions::validate_conditions;
 use crate::validation::fields::{non_negative, part};
 use crate::validation::int_or_percent::{validate_at_most_100_percent, validate_int_or_percent};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
-use crate::validation::shown::selector as shown_selector;
 use crate::validation::text::{list, member};
 
 pub(crate) const RULES: Rules = Rules {
@@ -61,7 +61,8 @@ fn validate(budget: &Value, options: LabelSelectorOptions, errors: &mut ErrorLis
     let (spec, at) = (part(budget, "spec"), Field::new("spec"));
     let (least, most) = (member(spec, "minAvailable"), member(spec, "maxUnavailable"));
     if least.is_some() && most.is_some() {
-        errors.invalid_shown(at, shown(spec), "minAvailable and maxUnavailable cannot be both set");
+        let shown = internal_form::compact("PodDisruptionBudgetSpec", spec);
+        errors.invalid_shown(at, shown, "minAvailable and maxUnavailable cannot be both set");
     }
     for (key, amount) in [("minAvailable", least), ("maxUnavailable", most)] {
         let Some(amount) = amount else { continue };
@@ -75,18 +76,6 @@ fn validate(budget: &Value, options: LabelSelectorOptions, errors: &mut ErrorLis
             errors.not_supported(at.child("unhealthyPodEvictionPolicy"), policy, &known);
         }
     }
-}
-
-/// A spec as its struct is laid out.
-fn shown(spec: &Value) -> String {
-    let value = |key: &str| json::write_to_string(part(spec, key));
-    format!(
-        "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
-        value("minAvailable"),
-        shown_selector(part(spec, "selector")),
-        value("maxUnavailable"),
-        value("unhealthyPodEvictionPolicy"),
-    )
 }
 
 fn validate_subresource(sub: &str, budget: &Value, _: &Value, errors: &mut ErrorList) {

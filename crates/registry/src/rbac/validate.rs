@@ -6,7 +6,7 @@ use corten_api::{Field, Value, names};
 use crate::prepare::same;
 use crate::rbac::GROUP;
 use crate::validation::fields::{IMMUTABLE, part};
-use crate::validation::shown::{Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{complain, list, text};
 
 /// Where an object's rules apply.
@@ -71,11 +71,9 @@ fn required_name(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
 pub(crate) fn validate_binding_update(new: &Value, old: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_binding(new, scope, errors);
     if !same(new, old, &["roleRef"]) {
-        errors.invalid_shown("roleRef", shaped(part(new, "roleRef"), ROLE_REF), IMMUTABLE);
+        errors.invalid_shown("roleRef", internal_form::compact("RoleRef", part(new, "roleRef")), IMMUTABLE);
     }
 }
-
-const ROLE_REF: Shape = Shape::Struct(&[("apiGroup", TEXT), ("kind", TEXT), ("name", TEXT)]);
 
 fn validate_role_ref(role: &Value, scope: Scope, errors: &mut ErrorList) {
     let at = Field::new("roleRef");

@@ -1,14 +1,17 @@
 //! Device taint rules: devices that pods should keep off.
 
-use corten_api::{Value, time};
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, time};
 
 use super::taints;
+use super::validate::{validate_driver_name, validate_label, validate_pool_name, validate_taint};
 use crate::defaults::made;
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, same, status_keeps_spec_and_metadata,
 };
 use crate::rules::{Generation, Request, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, since, str_at, text, time_at};
+use crate::validation::conditions::validate_conditions;
 
 pub(crate) const RULES: Rules = Rules {
     group: "resource.k8s.io",
@@ -20,6 +23,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: |object, errors| validate(object, None, errors),
+    validate_update: |object, old, errors| validate(object, Some(old), errors),
+    validate_subresource,
     unconditional_update: false,
     columns: &[
         NAME,
@@ -61,6 +67,38 @@ fn prepare_update(object: &mut Value, old: &Value, request: &Request<'_>) {
     date(object, request);
     if !same(object, old, &["spec", "taint", "effect"]) && same(object, old, TIME_ADDED) {
         object.set(TIME_ADDED, time::format(request.now));
+    }
+}
+
+const CONDITIONS_MAX: usize = 8;
+
+fn validate(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    const SELECTOR: Field<'static> = Field::new("spec").child("deviceSelector");
+    const TAINT: &[&str] = &["spec", "taint"];
+    let chosen = |key: &str| object.str_at(&["spec", "deviceSelector", key]);
+    if let Some(driver) = chosen("driver") {
+        validate_driver_name(driver, &SELECTOR.child("driver"), errors);
+    }
+    if let Some(pool) = chosen("pool") {
+        validate_pool_name(pool, &SELECTOR.child("pool"), errors);
+    }
+    if let Some(device) = chosen("device") {
+        validate_label(device, &SELECTOR.child("device"), errors);
+    }
+    let taint = object.at(TAINT).unwrap_or(&Value::Null);
+    let old = old.map(|old| old.at(TAINT).unwrap_or(&Value::Null));
+    validate_taint(taint, old, &Field::new("spec").child("taint"), errors);
+}
+
+fn validate_subresource(sub: &str, object: &Value, _: &Value, errors: &mut ErrorList) {
+    const CONDITIONS: Field<'static> = Field::new("status").child("conditions");
+    if sub != "status" {
+        return;
+    }
+    let conditions = object.items_at(&["status", "conditions"]);
+    validate_conditions(conditions, &CONDITIONS, errors);
+    if conditions.len() > CONDITIONS_MAX {
+        errors.too_many(CONDITIONS, conditions.len(), CONDITIONS_MAX);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `resource.k8s.io`.
 
+mod claims;
 pub(crate) mod deviceclasses;
 pub(crate) mod devicetaintrules;
 pub(crate) mod resourceclaims;
@@ -7,3 +8,4 @@ pub(crate) mod resourceclaimtemplates;
 pub(crate) mod resourcepoolstatusrequests;
 pub(crate) mod resourceslices;
 mod taints;
+mod validate;

@@ -1,5 +1,7 @@
 //! Resource claims: devices asked for and given. What drivers report of a device goes with it.
 
+mod validate;
+
 use corten_api::{Map, Value};
 
 use crate::defaults::{child, fill_zero, items, made, text_of};
@@ -18,6 +20,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::create,
+    validate_update: validate::update,
+    validate_subresource: validate::subresource,
     delete_returns_object: true,
     columns: &[NAME, text("State", "Whether it is pending, allocated, reserved, deleted."), AGE],
     row,

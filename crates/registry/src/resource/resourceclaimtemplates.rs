@@ -1,9 +1,12 @@
 //! Resource claim templates: claims made anew for each pod.
 
-use corten_api::Value;
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
 
+use super::claims::validate_claim;
 use super::resourceclaims::default_spec;
 use crate::defaults::made;
+use crate::prepare::same;
 use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name};
 
@@ -12,6 +15,8 @@ pub(crate) const RULES: Rules = Rules {
     resource: "resourceclaimtemplates",
     storage_prefix: "resourceclaimtemplates",
     default,
+    validate_create,
+    validate_update,
     delete_returns_object: true,
     columns: &[NAME, AGE],
     row,
@@ -25,4 +30,32 @@ fn row(object: &Value, context: &RowContext<'_>) -> Vec<Value> {
 fn default(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     default_spec(made(made(object, "spec"), "spec"));
+}
+
+const SPEC: Field<'static> = Field::new("spec");
+
+fn validate_create(object: &Value, errors: &mut ErrorList) {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let at = SPEC.child("metadata");
+    let metadata = spec.get("metadata");
+    if let Some(metadata) = metadata {
+        let annotations_at = at.child("annotations").to_string();
+        names::validate_annotations(metadata.get("annotations"), &annotations_at, errors);
+        names::validate_labels(metadata.get("labels"), &at.child("labels").to_string(), errors);
+    }
+    // Claims get names of their own.
+    for key in ["name", "generateName", "namespace", "uid", "finalizers", "ownerReferences"] {
+        if metadata.is_some_and(|metadata| metadata.get(key).is_some_and(|value| !value.is_null())) {
+            errors.forbidden(at.child(key), "cannot be set");
+        }
+    }
+    let devices = spec.at(&["spec", "devices"]).unwrap_or(&Value::Null);
+    validate_claim(devices, &SPEC.child("spec").child("devices"), errors);
+}
+
+/// A template stays as it is.
+fn validate_update(object: &Value, old: &Value, errors: &mut ErrorList) {
+    if !same(object, old, &["spec"]) {
+        errors.invalid(SPEC, object.get("spec").unwrap_or(&Value::Null), "field is immutable");
+    }
 }

@@ -1,5 +1,8 @@
 //! Resource slices: devices a driver offers.
 
+mod devices;
+mod validate;
+
 use corten_api::Value;
 
 use super::taints;
@@ -14,6 +17,9 @@ pub(crate) const RULES: Rules = Rules {
     generation: Generation::SPEC,
     prepare_create: date_taints,
     prepare_update: |object, _, request| date_taints(object, request),
+    validate_create: |object, errors| validate::validate(object, None, errors),
+    validate_update: |object, old, errors| validate::validate(object, Some(old), errors),
+    warnings: |object, _| validate::warnings(object),
     delete_returns_object: true,
     selectable: &[
         Selectable { label: "spec.nodeName", value: |o| field(o, &["spec", "nodeName"]) },

@@ -10,7 +10,7 @@ use crate::rules::{RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, integer, name};
 use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::fields::IMMUTABLE;
-use crate::validation::go_shape::{self, Shape};
+use crate::validation::internal_form;
 use crate::validation::number::non_negative;
 use crate::validation::text::{complain, list, text};
 
@@ -75,21 +75,13 @@ fn validate_topology_keys(keys: &[Value], at: &Field<'_>, errors: &mut ErrorList
     }
 }
 
-/// A driver as messages show it.
-const DRIVER: Shape = &[
-    go_shape::text("Name", "name"),
-    go_shape::text("NodeID", "nodeID"),
-    go_shape::any("TopologyKeys", "topologyKeys"),
-    go_shape::any("Allocatable", "allocatable"),
-];
-
 /// Drivers come and go; one that stays is as it was, but for how many volumes it can have.
 fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
     validate(node, errors);
     let shown = |driver: &Value| {
         let mut driver = driver.clone();
         driver.remove(&["allocatable"]);
-        go_shape::compact(&driver, DRIVER)
+        internal_form::compact("CSINodeDriver", &driver)
     };
     for before in old.items_at(DRIVERS) {
         let same_name = |driver: &&Value| text(driver, "name") == text(before, "name");

@@ -6,7 +6,7 @@ use corten_api::{Field, Value, names};
 use crate::prepare::same;
 use crate::rules::Rules;
 use crate::validation::fields::{IMMUTABLE, immutable, part};
-use crate::validation::go_shape::{self, LABEL_SELECTOR};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::node_labels::selector_warnings;
 use crate::validation::resources::{amount, spelled};
@@ -41,7 +41,7 @@ fn validate_update(capacity: &Value, old: &Value, errors: &mut ErrorList) {
     validate_label_selector(member(old, "nodeTopology"), strict, &TOPOLOGY, &mut found);
     validate(capacity, LabelSelectorOptions { allow_invalid_values: !found.is_empty() }, errors);
     if !same(capacity, old, &["nodeTopology"]) {
-        let shown = go_shape::compact(part(capacity, "nodeTopology"), LABEL_SELECTOR);
+        let shown = internal_form::compact("LabelSelector", part(capacity, "nodeTopology"));
         errors.invalid_shown(TOPOLOGY, shown, IMMUTABLE);
     }
     immutable(capacity, old, "storageClassName", &Field::ROOT, errors);

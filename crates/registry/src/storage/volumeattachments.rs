@@ -12,7 +12,7 @@ use crate::rules::{Column, RowContext, Rules};
 use crate::table::{AGE, NAME, age, boolean, cells, name, str_at, text};
 use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::fields::{IMMUTABLE, entries, part};
-use crate::validation::go_shape::{self, Shape};
+use crate::validation::internal_form;
 use crate::validation::number::{given, in_range};
 use crate::validation::text::{complain, member};
 
@@ -111,23 +111,13 @@ fn validate_status(status: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// An attachment's specification as messages show it.
-const SHAPE: Shape = &[
-    go_shape::text("Attacher", "attacher"),
-    go_shape::part(
-        "Source",
-        "source",
-        &[
-            go_shape::any("PersistentVolumeName", "persistentVolumeName"),
-            go_shape::any("InlineVolumeSpec", "inlineVolumeSpec"),
-        ],
-    ),
-    go_shape::text("NodeName", "nodeName"),
-];
-
 fn validate_update(attachment: &Value, old: &Value, errors: &mut ErrorList) {
     validate(attachment, errors);
     if !same(attachment, old, &["spec"]) {
-        errors.invalid_shown(SPEC, go_shape::compact(part(attachment, "spec"), SHAPE), IMMUTABLE);
+        errors.invalid_shown(
+            SPEC,
+            internal_form::compact("VolumeAttachmentSpec", part(attachment, "spec")),
+            IMMUTABLE,
+        );
     }
 }

@@ -159,6 +159,24 @@ pub(crate) fn canonical_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList)
     }
 }
 
+/// An address and the length of its network's prefix, in canonical form.
+pub(crate) fn interface_address(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let Some(cidr) = Cidr::parse_sloppy(text) else {
+        let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+        errors.invalid(at, &Value::from(text), why);
+        return;
+    };
+    let length = if is_mapped(cidr.address) && cidr.length > 32 {
+        cidr.length.saturating_sub(96)
+    } else {
+        cidr.length
+    };
+    let canonical = format!("{}/{length}", canonical(cidr.address));
+    if canonical != text {
+        errors.invalid(at, &Value::from(text), format!("must be in canonical form (\"{canonical}\")"));
+    }
+}
+
 fn strict_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList) -> Option<Cidr> {
     let mut refuse = |why: &str| errors.invalid(at, &Value::from(text), why);
     let Some(cidr) = Cidr::parse_sloppy(text) else {

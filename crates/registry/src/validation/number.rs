@@ -3,6 +3,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
+const MOST_ID: i64 = i32::MAX as i64;
+
 /// A member's number; zero if there is none.
 pub(crate) fn int(value: &Value, key: &str) -> i64 {
     value.get(key).and_then(Value::as_int).unwrap_or(0)
@@ -28,5 +30,17 @@ pub(crate) fn positive(number: i64, at: &Field<'_>, errors: &mut ErrorList) {
 pub(crate) fn in_range(number: i64, low: i64, high: i64, at: &Field<'_>, errors: &mut ErrorList) {
     if !(low..=high).contains(&number) {
         errors.invalid(at, &Value::from(number), format!("must be between {low} and {high}, inclusive"));
+    }
+}
+
+/// A user or group as Linux counts them.
+pub(crate) fn id(number: i64, at: &Field<'_>, errors: &mut ErrorList) {
+    in_range(number, 0, MOST_ID, at, errors);
+}
+
+/// A member that is a user or group, if it is there.
+pub(crate) fn optional_id(value: &Value, key: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if let Some(number) = given(value, key) {
+        id(number, &at.child(key), errors);
     }
 }

@@ -3,18 +3,49 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-/// Everything wrong with a template. Upstream leaves the `metadata` out of the paths of labels and annotations.
+use crate::validation::label_selector::validate_labels;
+use crate::validation::pod_annotations::{validate_pod_annotations, validate_profiles_match};
+use crate::validation::pod_context::PodContext;
+use crate::validation::pod_spec::validate_pod_spec;
+use crate::validation::pod_warnings::pod_warnings;
+use crate::validation::text::list;
+
+/// Everything wrong with a new template. Upstream leaves `metadata` out of the paths of labels and annotations.
 pub(crate) fn validate_pod_template_spec(template: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    validate(template, None, at, errors);
+}
+
+/// Everything wrong with a template that replaces another, which may keep what would be refused today.
+pub(crate) fn validate_pod_template_spec_update(
+    template: &Value,
+    old: &Value,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    validate(template, Some(old), at, errors);
+}
+
+fn validate(template: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let metadata = template.get("metadata").unwrap_or(&Value::Null);
-    if let Some(labels) = metadata.get("labels") {
-        names::validate_labels(Some(labels), &String::from(at.child("labels")), errors);
-    }
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    let old_metadata = old.map(|old| old.get("metadata").unwrap_or(&Value::Null));
+    let (annotations_at, spec_at) = (at.child("annotations"), at.child("spec"));
+    validate_labels(metadata.get("labels"), &at.child("labels"), errors);
     if let Some(annotations) = metadata.get("annotations") {
-        names::validate_annotations(Some(annotations), &String::from(at.child("annotations")), errors);
+        names::validate_annotations(Some(annotations), &String::from(annotations_at), errors);
+    }
+    validate_pod_annotations(metadata, old_metadata, spec, &annotations_at, errors);
+    let old_spec = old.and_then(|old| old.get("spec"));
+    validate_pod_spec(&PodContext { spec, pod_metadata: None, old_spec }, &spec_at, errors);
+    validate_profiles_match(metadata, spec, &spec_at, errors);
+    if !list(spec, "ephemeralContainers").is_empty() {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.forbidden(spec_at.child("ephemeralContainers"), why);
     }
 }
 
-/// What a client should know about a template that is accepted.
-pub(crate) fn pod_template_warnings(_: &Value, _: Option<&Value>, _: &Field<'_>) -> Vec<String> {
-    Vec::new()
+/// What a client should know about a template that is accepted. What it was before makes no difference.
+pub(crate) fn pod_template_warnings(template: &Value, _: Option<&Value>, at: &Field<'_>) -> Vec<String> {
+    let part = |key: &str| template.get(key).unwrap_or(&Value::Null);
+    pod_warnings(part("metadata"), part("spec"), true, at)
 }

@@ -4,11 +4,32 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::fields::any_of;
-use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector, validate_labels};
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{complain, list, member, optional, text};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// A template of a claim: of its metadata only labels and annotations are used, so nothing else may be set.
+pub(crate) fn validate_volume_claim_template(template: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    if let Some(metadata) = member(template, "metadata") {
+        let at = at.child("metadata");
+        if let Some(annotations) = member(metadata, "annotations") {
+            names::validate_annotations(Some(annotations), &String::from(at.child("annotations")), errors);
+        }
+        validate_labels(metadata.get("labels"), &at.child("labels"), errors);
+        for key in
+            ["name", "generateName", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers"]
+        {
+            if member(metadata, key).is_some() {
+                errors.forbidden(at.child(key), "cannot be set");
+            }
+        }
+    }
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    let options = LabelSelectorOptions::default();
+    validate_volume_claim_spec(spec, options, false, &at.child("spec"), errors);
+}
 
 /// `keeps_groups`: the groups of stored data sources are not looked at again.
 pub(crate) fn validate_volume_claim_spec(

@@ -6,9 +6,11 @@ use corten_api::{Field, Map, Value, names};
 
 use crate::prepare::same;
 use crate::validation::fields::{IMMUTABLE, number, part};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
-use crate::validation::pod_template::{pod_template_warnings, validate_pod_template_spec};
-use crate::validation::shown;
+use crate::validation::pod_template::{
+    pod_template_warnings, validate_pod_template_spec, validate_pod_template_spec_update,
+};
 use crate::validation::text::{member, text};
 
 /// A selector that must be there and demand something. Messages name the kind it is wrong for.
@@ -22,12 +24,17 @@ pub(crate) fn validate_required_selector(spec: &Value, kind: &str, at: &Field<'_
     validate_demanding(selector, kind, &at, errors);
 }
 
+/// A selector as messages show it.
+pub(crate) fn shown_selector(selector: Option<&Value>) -> String {
+    internal_form::compact("LabelSelector", selector.unwrap_or(&Value::Null))
+}
+
 /// A selector of everything would take everybody's pods.
 pub(crate) fn validate_demanding(selector: &Value, kind: &str, at: &Field<'_>, errors: &mut ErrorList) {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     if labels.is_none_or(Map::is_empty) && selector.items_at(&["matchExpressions"]).is_empty() {
         let why = format!("empty selector is invalid for {kind}");
-        errors.invalid_shown(*at, shown::selector(selector), why);
+        errors.invalid_shown(*at, shown_selector(Some(selector)), why);
     }
 }
 
@@ -35,7 +42,7 @@ pub(crate) fn validate_demanding(selector: &Value, kind: &str, at: &Field<'_>, e
 pub(crate) fn validate_selector_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(new, old, &["spec", "selector"]) {
         let selector = part(part(new, "spec"), "selector");
-        errors.invalid_shown("spec.selector", shown::selector(selector), IMMUTABLE);
+        errors.invalid_shown("spec.selector", shown_selector(Some(selector)), IMMUTABLE);
     }
 }
 
@@ -62,15 +69,25 @@ pub(crate) fn validate_taken(
     }
 }
 
-/// A template of pods that run until they are told to end.
+/// The template of a spec that may replace another.
+pub(crate) fn validate_template(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
+    let template = |spec| part(spec, "template");
+    match old {
+        None => validate_pod_template_spec(template(spec), at, errors),
+        Some(old) => validate_pod_template_spec_update(template(spec), template(old), at, errors),
+    }
+}
+
+/// The same for pods that run until they are told to end.
 pub(crate) fn validate_lasting_template(
-    template: &Value,
+    spec: &Value,
+    old: Option<&Value>,
     kind: &str,
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
-    validate_pod_template_spec(template, at, errors);
-    validate_lasting(template, kind, at, errors);
+    validate_template(spec, old, at, errors);
+    validate_lasting(part(spec, "template"), kind, at, errors);
 }
 
 /// Pods of a set are started again, for as long as the set is there.

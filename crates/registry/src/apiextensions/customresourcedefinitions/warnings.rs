@@ -80,3 +80,34 @@ fn is_known_format(kind: &str, format: &str) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_warned_about() {
+        let definition = |properties: Value| {
+            let schema = value!({"openAPIV3Schema": {"type": "object", "properties": (properties)}});
+            value!({"spec": {"versions": [{"name": "v1", "schema": (schema.clone())}, {"name": "v2", "schema": (schema)}]}})
+        };
+        let old = definition(
+            value!({"a": {"type": "string", "format": "phone"}, "b": {"type": "string", "format": "date-time"}}),
+        );
+        let new = definition(value!({
+            "a": {"type": "string", "format": "phone"},
+            "b": {"type": "integer", "format": "int128"},
+            "c": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}},
+        }));
+        assert_eq!(warnings(&old, None), ["unrecognized format \"phone\""]);
+        assert_eq!(
+            warnings(&new, Some(&old)),
+            [
+                "unrecognized format \"int128\"",
+                "x-kubernetes-list-type: set for items of type \"object\" is not supported by server-side apply or CEL validation rules",
+            ]
+        );
+    }
+}

@@ -5,8 +5,8 @@ use corten_api::{Field, Value};
 
 use crate::validation::fields::{non_negative, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
-use crate::validation::shown::{NUMBER, Shape, TEXT, shaped};
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
     validate_collisions, validate_demanding, validate_lasting_template, validate_selected,
@@ -14,16 +14,16 @@ use crate::validation::workload::{
 };
 
 pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
-    validate_spec(set, LabelSelectorOptions::default(), errors);
+    validate_spec(set, None, LabelSelectorOptions::default(), errors);
 }
 
 pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
     validate_selector_stays(set, old, errors);
     let allow_invalid_values = has_invalid_values(old.at(&["spec", "selector"]));
-    validate_spec(set, LabelSelectorOptions { allow_invalid_values }, errors);
+    validate_spec(set, Some(part(old, "spec")), LabelSelectorOptions { allow_invalid_values }, errors);
 }
 
-fn validate_spec(set: &Value, options: LabelSelectorOptions, errors: &mut ErrorList) {
+fn validate_spec(set: &Value, old: Option<&Value>, options: LabelSelectorOptions, errors: &mut ErrorList) {
     let (spec, at) = (part(set, "spec"), Field::new("spec"));
     let selector = member(spec, "selector");
     validate_label_selector(selector, options, &at.child("selector"), errors);
@@ -31,16 +31,11 @@ fn validate_spec(set: &Value, options: LabelSelectorOptions, errors: &mut ErrorL
     if let Some(selector) = selector {
         validate_demanding(selector, "daemonset", &at.child("selector"), errors);
     }
-    validate_lasting_template(part(spec, "template"), "DaemonSet", &at.child("template"), errors);
+    validate_lasting_template(spec, old, "DaemonSet", &at.child("template"), errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     validate_strategy(part(spec, "updateStrategy"), &at.child("updateStrategy"), errors);
     non_negative(spec, "revisionHistoryLimit", &at, errors);
 }
-
-const STRATEGY: Shape = Shape::Struct(&[
-    ("type", TEXT),
-    ("rollingUpdate", Shape::Pointer(&[("maxUnavailable", NUMBER), ("maxSurge", NUMBER)])),
-]);
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     match (text(strategy, "type"), member(strategy, "rollingUpdate")) {
@@ -49,7 +44,11 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
             validate_rolling_update(rolling, &at.child("rollingUpdate"), errors);
         }
         ("RollingUpdate", None) => errors.required(at.child("rollingUpdate"), ""),
-        _ => errors.not_supported_shown(*at, shaped(strategy, STRATEGY), &["RollingUpdate", "OnDelete"]),
+        _ => errors.not_supported_shown(
+            *at,
+            internal_form::compact("DaemonSetUpdateStrategy", strategy),
+            &["RollingUpdate", "OnDelete"],
+        ),
     }
 }
 

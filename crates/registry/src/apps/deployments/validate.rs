@@ -6,17 +6,26 @@ use corten_api::{Field, Value};
 
 use crate::validation::fields::{non_negative, number, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
-use crate::validation::shown::{self, NUMBER, Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{member, text};
 use crate::validation::workload::{
-    at_most, validate_collisions, validate_lasting_template, validate_required_selector,
+    at_most, shown_selector, validate_collisions, validate_lasting_template, validate_required_selector,
     validate_selector_stays, validate_taken,
 };
 
 pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
+    validate(deployment, None, errors);
+}
+
+pub(super) fn validate_update(deployment: &Value, old: &Value, errors: &mut ErrorList) {
+    validate(deployment, Some(part(old, "spec")), errors);
+    validate_selector_stays(deployment, old, errors);
+}
+
+fn validate(deployment: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (spec, at) = (part(deployment, "spec"), Field::new("spec"));
     non_negative(spec, "replicas", &at, errors);
-    validate_replicated_template(spec, &at, errors);
+    validate_replicated_template(spec, old, &at, errors);
     validate_strategy(part(spec, "strategy"), &at.child("strategy"), errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     non_negative(spec, "revisionHistoryLimit", &at, errors);
@@ -30,29 +39,24 @@ pub(super) fn validate_create(deployment: &Value, errors: &mut ErrorList) {
     }
 }
 
-pub(super) fn validate_update(deployment: &Value, old: &Value, errors: &mut ErrorList) {
-    validate_create(deployment, errors);
-    validate_selector_stays(deployment, old, errors);
-}
-
 /// A selector and the template it must take, of replica sets and of what makes them.
-pub(crate) fn validate_replicated_template(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_replicated_template(
+    spec: &Value,
+    old: Option<&Value>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     validate_required_selector(spec, "deployment", at, errors);
     let selector = member(spec, "selector");
     let Ok(parsed) = LabelSelector::from_object(selector) else {
-        let shown = shown::selector(selector.unwrap_or(&Value::Null));
+        let shown = shown_selector(selector);
         errors.invalid_shown(at.child("selector"), shown, "invalid label selector");
         return;
     };
-    let (template, at) = (part(spec, "template"), at.child("template"));
-    validate_taken(template, &parsed, &at, errors);
-    validate_lasting_template(template, "ReplicaSet", &at, errors);
+    let at = at.child("template");
+    validate_taken(part(spec, "template"), &parsed, &at, errors);
+    validate_lasting_template(spec, old, "ReplicaSet", &at, errors);
 }
-
-const STRATEGY: Shape = Shape::Struct(&[
-    ("type", TEXT),
-    ("rollingUpdate", Shape::Pointer(&[("maxUnavailable", NUMBER), ("maxSurge", NUMBER)])),
-]);
 
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let rolling = member(strategy, "rollingUpdate");
@@ -68,7 +72,11 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         ("RollingUpdate", None) => {
             errors.required(at.child("rollingUpdate"), "this should be defaulted and never be nil");
         }
-        _ => errors.not_supported_shown(*at, shaped(strategy, STRATEGY), &["Recreate", "RollingUpdate"]),
+        _ => errors.not_supported_shown(
+            *at,
+            internal_form::compact("DeploymentStrategy", strategy),
+            &["Recreate", "RollingUpdate"],
+        ),
     }
 }
 

@@ -8,32 +8,33 @@ use corten_api::{Field, Value, names, value};
 
 use crate::validation::fields::{immutable, non_negative, number, part};
 use crate::validation::int_or_percent::{magnitude, validate_at_most_100_percent, validate_int_or_percent};
-use crate::validation::label_selector::validate_labels;
-use crate::validation::pod_template::validate_pod_template_spec;
-use crate::validation::shown::{self, NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::internal_form;
+use crate::validation::label_selector::{LabelSelectorOptions, validate_labels};
+use crate::validation::pod_template::{validate_pod_template_spec, validate_pod_template_spec_update};
 use crate::validation::text::{complain, list, member, text};
+use crate::validation::volume_claim::validate_volume_claim_spec;
 use crate::validation::workload::{
-    at_most, validate_collisions, validate_lasting, validate_required_selector, validate_selector_stays,
-    validate_taken,
+    at_most, shown_selector, template_warnings, validate_collisions, validate_lasting,
+    validate_required_selector, validate_selector_stays, validate_taken,
 };
 
 /// What is looked at. Parts that cannot change are not judged again, nor is a template that was stored
 /// before it would have been refused.
 #[derive(Debug, Clone, Copy)]
-struct Scope {
-    created: bool,
+struct Scope<'a> {
+    old: Option<&'a Value>,
     template: bool,
 }
 
 pub(super) fn validate_create(set: &Value, errors: &mut ErrorList) {
-    validate_spec(part(set, "spec"), Scope { created: true, template: true }, errors);
+    validate_spec(part(set, "spec"), Scope { old: None, template: true }, errors);
 }
 
 pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) {
     let (spec, before) = (part(set, "spec"), part(old, "spec"));
     let mut complaints = ErrorList::new();
-    validate_spec(before, Scope { created: false, template: true }, &mut complaints);
-    validate_spec(spec, Scope { created: false, template: complaints.is_empty() }, errors);
+    validate_spec(before, Scope { old: Some(before), template: true }, &mut complaints);
+    validate_spec(spec, Scope { old: Some(before), template: complaints.is_empty() }, errors);
     validate_selector_stays(set, old, errors);
     let at = Field::new("spec");
     for key in ["volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
@@ -41,7 +42,7 @@ pub(super) fn validate_update(set: &Value, old: &Value, errors: &mut ErrorList) 
     }
 }
 
-fn validate_spec(spec: &Value, scope: Scope, errors: &mut ErrorList) {
+fn validate_spec(spec: &Value, scope: Scope<'_>, errors: &mut ErrorList) {
     let at = Field::new("spec");
     match text(spec, "podManagementPolicy") {
         "OrderedReady" | "Parallel" => {}
@@ -55,11 +56,14 @@ fn validate_spec(spec: &Value, scope: Scope, errors: &mut ErrorList) {
     if let Some(policy) = member(spec, "persistentVolumeClaimRetentionPolicy") {
         validate_retention(policy, &at.child("persistentVolumeClaimRetentionPolicy"), errors);
     }
+    if scope.old.is_none() {
+        validate_claims(spec, &at.child("volumeClaimTemplates"), errors);
+    }
     non_negative(spec, "replicas", &at, errors);
     non_negative(spec, "minReadySeconds", &at, errors);
     non_negative(part(spec, "ordinals"), "start", &at.child("ordinals"), errors);
     let service = text(spec, "serviceName");
-    if scope.created && !service.is_empty() {
+    if scope.old.is_none() && !service.is_empty() {
         complain(&at.child("serviceName"), service, names::dns1123_label(service), errors);
     }
     validate_required_selector(spec, "statefulset", &at, errors);
@@ -67,16 +71,17 @@ fn validate_spec(spec: &Value, scope: Scope, errors: &mut ErrorList) {
     validate_lasting(part(spec, "template"), "StatefulSet", &at.child("template"), errors);
 }
 
-const ROLLING: Shape = Shape::Pointer(&[("partition", NUMBER), ("maxUnavailable", NULLABLE)]);
-const STRATEGY: Shape = Shape::Struct(&[("type", TEXT), ("rollingUpdate", ROLLING)]);
-
 fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let rolling = member(strategy, "rollingUpdate");
     match (text(strategy, "type"), rolling) {
         ("", _) => errors.required(*at, ""),
         ("OnDelete", Some(rolling)) => {
             let why = "only allowed for updateStrategy 'RollingUpdate'";
-            errors.invalid_shown(at.child("rollingUpdate"), shaped(rolling, ROLLING), why);
+            errors.invalid_shown(
+                at.child("rollingUpdate"),
+                internal_form::compact("RollingUpdateStatefulSetStrategy", rolling),
+                why,
+            );
         }
         ("RollingUpdate", Some(rolling)) => {
             validate_rolling_update(rolling, &at.child("rollingUpdate"), errors);
@@ -84,7 +89,7 @@ fn validate_strategy(strategy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
         ("OnDelete" | "RollingUpdate", None) => {}
         _ => {
             let why = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.invalid_shown(*at, shaped(strategy, STRATEGY), why);
+            errors.invalid_shown(*at, internal_form::compact("StatefulSetUpdateStrategy", strategy), why);
         }
     }
 }
@@ -109,10 +114,17 @@ fn validate_retention(policy: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn validate_template(spec: &Value, scope: Scope, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_claims(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    for (i, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
+        let options = LabelSelectorOptions::default();
+        validate_volume_claim_spec(part(claim, "spec"), options, false, &at.index(i).child("spec"), errors);
+    }
+}
+
+fn validate_template(spec: &Value, scope: Scope<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let selector = member(spec, "selector");
     let Ok(parsed) = LabelSelector::from_object(selector) else {
-        let shown = shown::selector(selector.unwrap_or(&Value::Null));
+        let shown = shown_selector(selector);
         errors.invalid_shown(at.child("selector"), shown, "");
         return;
     };
@@ -121,7 +133,13 @@ fn validate_template(spec: &Value, scope: Scope, at: &Field<'_>, errors: &mut Er
         validate_taken(template, &parsed, &at, errors);
     }
     if scope.template {
-        validate_pod_template_spec(&completed(spec), &at, errors);
+        let completed = completed(spec);
+        match scope.old {
+            None => validate_pod_template_spec(&completed, &at, errors),
+            Some(old) => {
+                validate_pod_template_spec_update(&completed, part(old, "template"), &at, errors);
+            }
+        }
     }
     let metadata = part(template, "metadata");
     validate_labels(metadata.get("labels"), &at.child("labels"), errors);
@@ -180,7 +198,7 @@ pub(super) fn validate_subresource(sub: &str, set: &Value, old: &Value, errors: 
 
 /// What is said of a set that is accepted.
 pub(super) fn warnings(set: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = crate::validation::workload::template_warnings(set, old);
+    let mut warnings = template_warnings(set, old);
     if number(part(set, "spec"), "revisionHistoryLimit") < 0 {
         let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
         warnings.push(format!("spec.revisionHistoryLimit: {why}"));

@@ -6,6 +6,7 @@ use corten_api::{Field, Value, names};
 
 use super::validate::{ApiVersion, validate_reference};
 use crate::validation::fields::{number, part};
+use crate::validation::resources::validate_container_resource_name;
 use crate::validation::text::{complain, list, member, text};
 
 /// Types of sources, as messages list them.
@@ -131,20 +132,6 @@ fn validate_container_resource(source: &Value, at: &Field<'_>, errors: &mut Erro
     match text(source, "container") {
         "" => errors.required(at.child("container"), "must specify a container"),
         name => complain(&at.child("container"), name, names::dns1123_label(name), errors),
-    }
-}
-
-/// A resource containers have: one of Kubernetes' own, or one with a domain.
-fn validate_container_resource_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    complain(at, name, names::qualified_name(name), errors);
-    let own = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !own {
-        for why in [
-            "must be a standard resource type or fully qualified",
-            "must be a standard resource for containers",
-        ] {
-            errors.invalid(*at, &Value::from(name), why);
-        }
     }
 }
 

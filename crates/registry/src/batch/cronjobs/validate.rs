@@ -8,9 +8,8 @@ use crate::batch::jobs::spec_warnings;
 use crate::batch::jobs::validate::validate_spec;
 use crate::prepare::same;
 use crate::validation::fields::{non_negative, part};
-use crate::validation::shown;
 use crate::validation::text::{member, text};
-use crate::validation::workload::name_warning;
+use crate::validation::workload::{name_warning, shown_selector};
 
 /// Jobs are called after their cron job and the minute they were due, which takes eleven characters.
 const NAME_MAX_LENGTH: usize = 52;
@@ -51,21 +50,18 @@ fn validate(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             errors.not_supported(at.child("concurrencyPolicy"), &Value::from(other), &known);
         }
     }
-    validate_template(
-        part(part(spec, "jobTemplate"), "spec"),
-        &at.child("jobTemplate").child("spec"),
-        errors,
-    );
+    let job = |spec| part(part(spec, "jobTemplate"), "spec");
+    validate_template(job(spec), old.map(job), &at.child("jobTemplate").child("spec"), errors);
     non_negative(spec, "successfulJobsHistoryLimit", &at, errors);
     non_negative(spec, "failedJobsHistoryLimit", &at, errors);
 }
 
 /// Selectors are generated with each job.
-fn validate_template(job: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    validate_spec(job, at, errors);
+fn validate_template(job: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
+    validate_spec(job, old, at, errors);
     if let Some(selector) = member(job, "selector") {
         let why = "`selector` will be auto-generated";
-        errors.invalid_shown(at.child("selector"), shown::selector(selector), why);
+        errors.invalid_shown(at.child("selector"), shown_selector(Some(selector)), why);
     }
     if job.bool_at(&["manualSelector"]) == Some(true) {
         errors.not_supported(at.child("manualSelector"), &Value::Bool(true), &["nil", "false"]);

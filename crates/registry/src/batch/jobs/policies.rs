@@ -5,7 +5,6 @@ use corten_api::{Field, Value, names};
 
 use super::indexes;
 use crate::validation::fields::{invalid_omitted, non_negative, number, part};
-use crate::validation::shown::{NULLABLE, Shape, TEXT};
 use crate::validation::text::{complain, list, member, text};
 
 const MOST_RULES: usize = 20;
@@ -13,22 +12,6 @@ const MOST_EXIT_CODES: usize = 255;
 const MOST_CONDITIONS: usize = 20;
 const INDEXES_MAX_LENGTH: usize = 64 * 1024;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
-
-pub(super) const POD_FAILURE_POLICY: Shape = Shape::Pointer(&[(
-    "rules",
-    Shape::List(&[
-        ("action", TEXT),
-        (
-            "onExitCodes",
-            Shape::Pointer(&[("containerName", NULLABLE), ("operator", TEXT), ("values", NULLABLE)]),
-        ),
-        ("onPodConditions", Shape::List(&[("type", TEXT), ("status", TEXT)])),
-    ]),
-)]);
-pub(super) const SUCCESS_POLICY: Shape = Shape::Pointer(&[(
-    "rules",
-    Shape::List(&[("succeededIndexes", NULLABLE), ("succeededCount", NULLABLE)]),
-)]);
 
 pub(super) fn validate_pod_failure_policy(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let rules = list(part(spec, "podFailurePolicy"), "rules");

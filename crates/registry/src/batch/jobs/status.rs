@@ -9,11 +9,10 @@ use corten_api::{Field, Value, time};
 use super::indexes;
 use crate::prepare::same;
 use crate::validation::fields::{IMMUTABLE, invalid_omitted, non_negative, number, part};
-use crate::validation::shown::{NULLABLE, Shape, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{list, member, text};
 
 const STATUS: Field<'static> = Field::new("status");
-const UNCOUNTED: Shape = Shape::Pointer(&[("succeeded", NULLABLE), ("failed", NULLABLE)]);
 
 /// Whether a status has a condition that is true.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {
@@ -168,7 +167,11 @@ impl Report<'_> {
         let some = !list(uncounted, "succeeded").is_empty() || !list(uncounted, "failed").is_empty();
         if (self.end_changed() || self.changed("uncountedTerminatedPods")) && some {
             let at = STATUS.child("uncountedTerminatedPods");
-            errors.invalid_shown(at, shaped(uncounted, UNCOUNTED), "must be empty for finished job");
+            errors.invalid_shown(
+                at,
+                internal_form::compact("UncountedTerminatedPods", uncounted),
+                "must be empty for finished job",
+            );
         }
     }
 

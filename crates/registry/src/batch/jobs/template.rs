@@ -1,11 +1,12 @@
 //! Which parts of a job's template may be changed: none, unless the job is suspended and nothing of it runs.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value};
+use corten_api::{Field, Value, json};
 
 use super::status::is_true;
 use crate::prepare::copy;
 use crate::validation::fields::{IMMUTABLE, number, part};
+use crate::validation::internal_form;
 use crate::validation::text::{list, member, text};
 
 /// What tells the scheduler where to put pods, below the template.
@@ -25,7 +26,7 @@ pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut Er
     let spec_at = Field::new("spec");
     let at = spec_at.child("template");
     if !is_idle(old) {
-        errors.invalid(at, template, IMMUTABLE);
+        errors.invalid_shown(at, shown(template), IMMUTABLE);
         return;
     }
     let mut expected = before.clone();
@@ -37,8 +38,19 @@ pub(super) fn validate_template_update(job: &Value, old: &Value, errors: &mut Er
         allow_resources(&mut expected, template, key);
     }
     if !same_spec(template, &expected) {
-        errors.invalid(at.child("spec"), part(template, "spec"), IMMUTABLE);
+        let spec = internal_form::compact("PodSpec", part(template, "spec"));
+        errors.invalid_shown(at.child("spec"), spec, IMMUTABLE);
     }
+}
+
+/// A template as messages show it: its metadata, then the spec in upstream's form.
+fn shown(template: &Value) -> String {
+    let metadata = |key: &str| {
+        let part = member(part(template, "metadata"), key).map(json::write_to_string);
+        part.filter(|text| text != "{}").map(|text| format!("\"{key}\":{text},"))
+    };
+    let metadata: String = ["labels", "annotations"].into_iter().filter_map(metadata).collect();
+    format!("{{{metadata}\"Spec\":{}}}", internal_form::compact("PodSpec", part(template, "spec")))
 }
 
 fn same_spec(a: &Value, b: &Value) -> bool {

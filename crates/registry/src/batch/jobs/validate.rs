@@ -9,11 +9,12 @@ use super::template::validate_template_update;
 use super::{CONTROLLER_UID, JOB_NAME};
 use crate::prepare::same;
 use crate::validation::fields::{IMMUTABLE, immutable, non_negative, number, part};
+use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, has_invalid_values, validate_label_selector};
-use crate::validation::pod_template::validate_pod_template_spec;
-use crate::validation::shown::{self, shaped};
 use crate::validation::text::{domain_prefixed_path, member, text};
-use crate::validation::workload::{validate_selected, validate_selector_stays};
+use crate::validation::workload::{
+    shown_selector, validate_selected, validate_selector_stays, validate_template,
+};
 
 /// Limits that keep lists of indexes in a status short.
 const MOST_PARALLEL: i64 = 100_000;
@@ -26,27 +27,27 @@ const MANAGED_BY_MAX_LENGTH: usize = 63;
 
 pub(super) fn validate_create(job: &Value, errors: &mut ErrorList) {
     validate_generated_selector(job, errors);
-    validate_job(job, LabelSelectorOptions::default(), errors);
+    validate_job(job, None, LabelSelectorOptions::default(), errors);
     validate_host_names(job, errors);
 }
 
 pub(super) fn validate_update(job: &Value, old: &Value, errors: &mut ErrorList) {
     let (spec, before, at) = (part(job, "spec"), part(old, "spec"), Field::new("spec"));
     let allow_invalid_values = has_invalid_values(before.get("selector"));
-    validate_job(job, LabelSelectorOptions { allow_invalid_values }, errors);
+    validate_job(job, Some(before), LabelSelectorOptions { allow_invalid_values }, errors);
     validate_completions_update(spec, before, &at, errors);
     validate_selector_stays(job, old, errors);
     validate_template_update(job, old, errors);
     immutable(spec, before, "completionMode", &at, errors);
-    let mut stays = |key: &str, shape| {
+    let policy_stays = |key: &str, kind: &str, errors: &mut ErrorList| {
         if !same(spec, before, &[key]) {
-            errors.invalid_shown(at.child(key), shaped(part(spec, key), shape), IMMUTABLE);
+            errors.invalid_shown(at.child(key), internal_form::compact(kind, part(spec, key)), IMMUTABLE);
         }
     };
-    stays("podFailurePolicy", super::policies::POD_FAILURE_POLICY);
-    stays("backoffLimitPerIndex", shown::NULLABLE);
-    stays("managedBy", shown::NULLABLE);
-    stays("successPolicy", super::policies::SUCCESS_POLICY);
+    policy_stays("podFailurePolicy", "PodFailurePolicy", errors);
+    immutable(spec, before, "backoffLimitPerIndex", &at, errors);
+    immutable(spec, before, "managedBy", &at, errors);
+    policy_stays("successPolicy", "SuccessPolicy", errors);
     validate_host_names(job, errors);
 }
 
@@ -88,7 +89,7 @@ fn validate_generated_selector(job: &Value, errors: &mut ErrorList) {
     let expected: Map = expected.into_iter().map(|(key, value)| (key.into(), Value::from(value))).collect();
     if LabelSelector::from_object(Some(selector)).is_ok_and(|selector| !selector.matches(&expected)) {
         let why = "`selector` not auto-generated";
-        errors.invalid_shown("spec.selector", shown::selector(selector), why);
+        errors.invalid_shown("spec.selector", shown_selector(Some(selector)), why);
     }
 }
 
@@ -107,9 +108,9 @@ fn validate_host_names(job: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn validate_job(job: &Value, options: LabelSelectorOptions, errors: &mut ErrorList) {
+fn validate_job(job: &Value, old: Option<&Value>, options: LabelSelectorOptions, errors: &mut ErrorList) {
     let (spec, at) = (part(job, "spec"), Field::new("spec"));
-    validate_spec(spec, &at, errors);
+    validate_spec(spec, old, &at, errors);
     match member(spec, "selector") {
         None => errors.required(at.child("selector"), ""),
         selector => validate_label_selector(selector, options, &at.child("selector"), errors),
@@ -118,7 +119,7 @@ fn validate_job(job: &Value, options: LabelSelectorOptions, errors: &mut ErrorLi
 }
 
 /// All of a job but its selector, which a cron job's template does not have yet.
-pub(crate) fn validate_spec(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+pub(crate) fn validate_spec(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     for key in [
         "parallelism",
         "completions",
@@ -149,12 +150,12 @@ pub(crate) fn validate_spec(spec: &Value, at: &Field<'_>, errors: &mut ErrorList
         if is_indexed(spec) {
             validate_success_policy(spec, &at, errors);
         } else {
-            let shown = shaped(policy, super::policies::SUCCESS_POLICY);
+            let shown = internal_form::compact("SuccessPolicy", policy);
             errors.invalid_shown(at, shown, "requires indexed completion mode");
         }
     }
     validate_replacement(spec, &at.child("podReplacementPolicy"), errors);
-    validate_pod_template_spec(part(spec, "template"), &at.child("template"), errors);
+    validate_template(spec, old, &at.child("template"), errors);
     validate_restart_policy(spec, &at.child("template").child("spec").child("restartPolicy"), errors);
 }
 

@@ -4,12 +4,12 @@
 //! them. Whoever uses `events.k8s.io` writes new ones only, and changes nothing but the series.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{Field, Value, json, names};
 
 use crate::prepare::same;
 use crate::table::{present, str_at, time_at};
 use crate::validation::fields::{IMMUTABLE, part};
-use crate::validation::go_shape::{self, Member, Shape};
+use crate::validation::internal_form;
 use crate::validation::number::int;
 use crate::validation::text::{complain, text};
 
@@ -48,41 +48,55 @@ pub(crate) fn update(event: &Value, old: &Value, errors: &mut ErrorList) {
     if !same(event, old, &["series"]) {
         validate_series(event, errors);
     }
-    for kept in KEPT {
-        let (shown, before) = (kept.shown_in(event), kept.shown_in(old));
-        if shown != before {
-            errors.invalid_shown(kept.name(), shown, IMMUTABLE);
+    for (key, field, kept) in KEPT {
+        let shown = |event: &Value| kept.shown(part(event, key));
+        if shown(event) != shown(old) {
+            errors.invalid_shown(field, shown(event), IMMUTABLE);
         }
     }
 }
 
-const REFERENCE: Shape = &[
-    go_shape::text("Kind", "kind"),
-    go_shape::text("Namespace", "namespace"),
-    go_shape::text("Name", "name"),
-    go_shape::text("UID", "uid"),
-    go_shape::text("APIVersion", "apiVersion"),
-    go_shape::text("ResourceVersion", "resourceVersion"),
-    go_shape::text("FieldPath", "fieldPath"),
-];
-const SOURCE: Shape = &[go_shape::text("Component", "component"), go_shape::text("Host", "host")];
+/// What a member is, and so how it is shown.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// Anything; this if it is not there.
+    Plain(&'static str),
+    /// A struct, which is there even if it was not sent.
+    Struct(&'static str),
+    /// One that may be missing.
+    Pointer(&'static str),
+}
 
-/// What does not change, in the order upstream looks; at the reason it looks twice.
-const KEPT: [Member; 14] = [
-    go_shape::part("involvedObject", "involvedObject", REFERENCE),
-    go_shape::text("reason", "reason"),
-    go_shape::text("message", "message"),
-    go_shape::part("source", "source", SOURCE),
-    go_shape::any("firstTimestamp", "firstTimestamp"),
-    go_shape::any("lastTimestamp", "lastTimestamp"),
-    go_shape::number("count", "count"),
-    go_shape::text("reason", "reason"),
-    go_shape::text("type", "type"),
-    go_shape::any("eventTime", "eventTime"),
-    go_shape::text("action", "action"),
-    go_shape::pointer("related", "related", REFERENCE),
-    go_shape::text("reportingController", "reportingComponent"),
-    go_shape::text("reportingInstance", "reportingInstance"),
+impl Kept {
+    fn shown(self, value: &Value) -> String {
+        match self {
+            Kept::Plain(zero) if value.is_null() => zero.to_owned(),
+            Kept::Plain(_) => json::write_to_string(value),
+            Kept::Struct(kind) if value.is_null() => internal_form::compact(kind, &Value::object()),
+            Kept::Struct(kind) | Kept::Pointer(kind) => internal_form::compact(kind, value),
+        }
+    }
+}
+
+const TEXT: Kept = Kept::Plain("\"\"");
+const NULLABLE: Kept = Kept::Plain("null");
+
+/// What does not change and what messages call it, in the order upstream looks; at the reason it looks twice.
+const KEPT: [(&str, &str, Kept); 14] = [
+    ("involvedObject", "involvedObject", Kept::Struct("ObjectReference")),
+    ("reason", "reason", TEXT),
+    ("message", "message", TEXT),
+    ("source", "source", Kept::Struct("EventSource")),
+    ("firstTimestamp", "firstTimestamp", NULLABLE),
+    ("lastTimestamp", "lastTimestamp", NULLABLE),
+    ("count", "count", Kept::Plain("0")),
+    ("reason", "reason", TEXT),
+    ("type", "type", TEXT),
+    ("eventTime", "eventTime", NULLABLE),
+    ("action", "action", TEXT),
+    ("related", "related", Kept::Pointer("ObjectReference")),
+    ("reportingComponent", "reportingController", TEXT),
+    ("reportingInstance", "reportingInstance", TEXT),
 ];
 
 fn validate_series(event: &Value, errors: &mut ErrorList) {

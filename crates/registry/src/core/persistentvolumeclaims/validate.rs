@@ -5,14 +5,12 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::prepare::{copy, same};
-use crate::validation::diff;
 use crate::validation::fields::{IMMUTABLE, entries, part};
-use crate::validation::go_shape::{
-    LABEL_SELECTOR, Shape, any, part as inner, pointer, pretty, text as plain,
-};
+use crate::validation::internal_form::pretty;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::resources::{amount, is_native, spelled, validate_quantity};
 use crate::validation::text::{complain, list, member, text};
+use crate::validation::unified_diff::unified_diff;
 use crate::validation::volume_claim::validate_volume_claim_spec;
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -22,32 +20,6 @@ const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const CLASS_ANNOTATED: &[&str] = &["metadata", "annotations", CLASS_ANNOTATION];
 const ATTRIBUTES_CLASS: &str = "volumeAttributesClassName";
 const REQUESTED: &[&str] = &["resources", "requests", STORAGE];
-
-/// A claim's specification as messages show it.
-const SHAPE: Shape = &[
-    any("AccessModes", "accessModes"),
-    pointer("Selector", "selector", LABEL_SELECTOR),
-    inner("Resources", "resources", &[any("Limits", "limits"), any("Requests", "requests")]),
-    plain("VolumeName", "volumeName"),
-    any("StorageClassName", "storageClassName"),
-    any("VolumeMode", "volumeMode"),
-    pointer(
-        "DataSource",
-        "dataSource",
-        &[any("APIGroup", "apiGroup"), plain("Kind", "kind"), plain("Name", "name")],
-    ),
-    pointer(
-        "DataSourceRef",
-        "dataSourceRef",
-        &[
-            any("APIGroup", "apiGroup"),
-            plain("Kind", "kind"),
-            plain("Name", "name"),
-            any("Namespace", "namespace"),
-        ],
-    ),
-    any("VolumeAttributesClassName", "volumeAttributesClassName"),
-];
 
 pub(super) fn create(claim: &Value, errors: &mut ErrorList) {
     let options = LabelSelectorOptions::default();
@@ -106,6 +78,7 @@ fn is_bound(claim: &Value) -> bool {
 
 /// The specification is kept, but for what may come later and what a bound claim may change.
 fn validate_spec_is_kept(claim: &Value, old: &Value, from_annotation: bool, errors: &mut ErrorList) {
+    const SPEC_TYPE: &str = "PersistentVolumeClaimSpec";
     let (mut new, mut kept) = (part(claim, "spec").clone(), part(old, "spec").clone());
     if text(&kept, "volumeName").is_empty() {
         copy(&mut kept, &new, &["volumeName"]);
@@ -124,9 +97,9 @@ fn validate_spec_is_kept(claim: &Value, old: &Value, from_annotation: bool, erro
         copy(&mut new, &kept, &[ATTRIBUTES_CLASS]);
     }
     copy_equal_amounts(&mut new, &kept);
-    let (before, shown) = (pretty(&kept, SHAPE), pretty(&new, SHAPE));
+    let (before, shown) = (pretty(SPEC_TYPE, &kept), pretty(SPEC_TYPE, &new));
     if before != shown {
-        let diff = diff::unified(&before, &shown);
+        let diff = unified_diff(&before, &shown);
         errors.forbidden(SPEC, format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{diff}"));
     }
 }

@@ -4,10 +4,14 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::csi::validate_csi_driver_name;
-use crate::validation::fields::{any_of, entries, part};
-use crate::validation::number::{given, in_range, int};
+use crate::validation::number::{in_range, int};
 use crate::validation::path::no_backsteps;
-use crate::validation::text::{complain, list, member, optional, require, required, text};
+use crate::validation::pod_context::is;
+use crate::validation::text::{complain, member, optional, require, required, text};
+use crate::validation::volume_source::{
+    is_iscsi_name, need_monitors, validate_azure_disk, validate_fc, validate_flex_volume, validate_flocker,
+    validate_host_path, validate_nfs, validate_partition, validate_quobyte,
+};
 
 type Check = fn(&Value, &Field<'_>, &mut ErrorList);
 
@@ -35,18 +39,18 @@ const SOURCES: [Source; 22] = [
     source("flocker", validate_flocker),
     source("nfs", validate_nfs),
     source("rbd", |s, at, e| {
-        require_monitors(s, at, e);
+        need_monitors(s, at, e);
         require(s, &["image"], at, e);
     }),
     source("quobyte", validate_quobyte),
-    Source { forbidden_at: "cephFS", ..source("cephfs", require_monitors) },
+    Source { forbidden_at: "cephFS", ..source("cephfs", need_monitors) },
     source("iscsi", validate_iscsi),
     source("cinder", |s, at, e| {
         require(s, &["volumeID"], at, e);
         require_secret(s, at, e);
     }),
     source("fc", validate_fc),
-    source("flexVolume", validate_flex),
+    source("flexVolume", validate_flex_volume),
     source("azureFile", validate_azure_file),
     source("vsphereVolume", |s, at, e| require(s, &["volumePath"], at, e)),
     source("photonPersistentDisk", |s, at, e| require(s, &["pdID"], at, e)),
@@ -89,29 +93,9 @@ fn validate_path(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn validate_host_path(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    validate_path(source, at, errors);
-    if !text(source, "path").is_empty() {
-        let types = [
-            "",
-            "BlockDevice",
-            "CharDevice",
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-        ];
-        any_of(source, "type", &types, at, errors);
-    }
-}
-
 fn validate_disk(source: &Value, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
     require(source, &[name], at, errors);
-    let partition = int(source, "partition");
-    if partition != 0 {
-        in_range(partition, 1, 255, &at.child("partition"), errors);
-    }
+    validate_partition(source, at, errors);
 }
 
 fn validate_glusterfs(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
@@ -127,62 +111,10 @@ fn validate_glusterfs(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn validate_flocker(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let name = text(source, "datasetName");
-    match (name.is_empty(), text(source, "datasetUUID").is_empty()) {
-        (true, true) => errors.required(at, "one of datasetName and datasetUUID is required"),
-        (false, false) => {
-            let why = "datasetName and datasetUUID can not be specified simultaneously";
-            errors.invalid(at, &Value::from("resource"), why);
-        }
-        _ => {}
-    }
-    if name.contains('/') {
-        errors.invalid(at.child("datasetName"), &Value::from(name), "must not contain '/'");
-    }
-}
-
-fn validate_nfs(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    require(source, &["server", "path"], at, errors);
-    let path = text(source, "path");
-    if !path.starts_with('/') {
-        errors.invalid(at.child("path"), &Value::from(path), "must be an absolute path");
-    }
-}
-
-fn require_monitors(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    if list(source, "monitors").is_empty() {
-        errors.required(at.child("monitors"), "");
-    }
-}
-
 fn require_secret(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(secret) = member(source, "secretRef") {
         require(secret, &["name", "namespace"], &at.child("secretRef"), errors);
     }
-}
-
-fn validate_quobyte(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
-    const MOST_TENANT: usize = 64;
-    let (registry, registry_at) = (text(source, "registry"), at.child("registry"));
-    if registry.is_empty() {
-        errors.required(registry_at, PAIRS);
-    } else if text(source, "tenant").len() > MOST_TENANT {
-        errors.required(at.child("tenant"), "must be a UUID and may not exceed a length of 64 characters");
-    } else {
-        for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
-            errors.invalid(registry_at, &Value::from(registry), PAIRS);
-        }
-    }
-    require(source, &["volume"], at, errors);
-}
-
-fn is_host_and_port(pair: &str) -> bool {
-    let Some((host, port)) = pair.rsplit_once(':') else { return false };
-    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host_fits = bracketed.map_or(!host.contains([':', '[', ']']), |host| !host.contains(['[', ']']));
-    host_fits && !port.contains(['[', ']'])
 }
 
 /// The name an initiator is given is made of the volume's name and the portal.
@@ -200,83 +132,18 @@ fn validate_iscsi(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     require(source, &["targetPortal"], at, errors);
     match text(source, "iqn") {
         "" => errors.required(at.child("iqn"), ""),
-        name if is_iscsi_name(name) => {}
+        name if is_iscsi_name(name) == Some(true) => {}
         name => errors.invalid(at.child("iqn"), &Value::from(name), FORMAT),
     }
     in_range(int(source, "lun"), 0, 255, &at.child("lun"), errors);
-    let authenticates =
-        ["chapAuthDiscovery", "chapAuthSession"].iter().any(|key| part(source, key).as_bool() == Some(true));
+    let authenticates = is(source, "chapAuthDiscovery") || is(source, "chapAuthSession");
     match member(source, "secretRef") {
         None if authenticates => errors.required(at.child("secretRef"), ""),
         Some(secret) => require(secret, &["name"], &at.child("secretRef"), errors),
         None => {}
     }
-    if let Some(name) = source.str_at(&["initiatorName"]).filter(|name| !is_iscsi_name(name)) {
+    if let Some(name) = source.str_at(&["initiatorName"]).filter(|name| is_iscsi_name(name) != Some(true)) {
         errors.invalid(at.child("initiatorname"), &Value::from(name), FORMAT);
-    }
-}
-
-/// Names are of one of three registries, each of which has a form of its own.
-fn is_iscsi_name(name: &str) -> bool {
-    let identifier = |prefix: &str, length: usize| {
-        // Whatever stands between the two has always been taken.
-        let rest = name.strip_prefix(prefix).and_then(|rest| rest.get(1..));
-        rest.is_some_and(|id| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-    };
-    match name.get(..3) {
-        Some("iqn") => is_iqn(name),
-        Some("eui") => identifier("eui", 16),
-        Some("naa") => identifier("naa", 32),
-        _ => false,
-    }
-}
-
-/// `iqn.yyyy-mm.reverse-domain:anything`
-fn is_iqn(name: &str) -> bool {
-    let Some((authority, rest)) = name.split_once(':') else { return false };
-    let mut parts = authority.splitn(3, '.');
-    let (Some("iqn"), Some(date), Some(domain)) = (parts.next(), parts.next(), parts.next()) else {
-        return false;
-    };
-    let date_fits = date.len() == 7
-        && date
-            .bytes()
-            .enumerate()
-            .all(|(i, byte)| if i == 4 { byte == b'-' } else { byte.is_ascii_digit() });
-    let domain_fits = !domain.is_empty()
-        && domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
-    let forbidden = |c: char| c.is_ascii_whitespace() || ",;*&$|".contains(c);
-    date_fits && domain_fits && !rest.is_empty() && !rest.contains(forbidden)
-}
-
-fn validate_fc(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let (targets, targets_at) = (list(source, "targetWWNs"), at.child("targetWWNs"));
-    match (targets.is_empty(), list(source, "wwids").is_empty()) {
-        (true, true) => {
-            errors.required(targets_at, "must specify either targetWWNs or wwids, but not both");
-        }
-        (false, false) => {
-            let why = "targetWWNs and wwids can not be specified simultaneously";
-            errors.invalid(targets_at, part(source, "targetWWNs"), why);
-        }
-        _ => {}
-    }
-    match given(source, "lun") {
-        _ if targets.is_empty() => {}
-        None => errors.required(at.child("lun"), "lun is required if targetWWNs is specified"),
-        Some(lun) => in_range(lun, 0, 255, &at.child("lun"), errors),
-    }
-}
-
-fn validate_flex(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    require(source, &["driver"], at, errors);
-    for (key, _) in entries(source, "options") {
-        let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
-        let namespace = format!(".{}", namespace.to_lowercase());
-        if namespace.ends_with(".kubernetes.io") || namespace.ends_with(".k8s.io") {
-            let why = "kubernetes.io and k8s.io namespaces are reserved";
-            errors.invalid(at.child("options").key(key), &Value::from(key), why);
-        }
     }
 }
 
@@ -284,26 +151,6 @@ fn validate_azure_file(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     require(source, &["secretName", "shareName"], at, errors);
     if source.str_at(&["secretNamespace"]) == Some("") {
         errors.required(at.child("secretNamespace"), "");
-    }
-}
-
-fn validate_azure_disk(source: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    require(source, &["diskName", "diskURI"], at, errors);
-    any_of(source, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
-    any_of(source, "kind", &["Dedicated", "Managed", "Shared"], at, errors);
-    let (begins, form) = match source.str_at(&["kind"]) {
-        None => return,
-        Some("Managed") => (
-            "/subscriptions/",
-            "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",
-        ),
-        Some(_) => {
-            ("https://", "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd")
-        }
-    };
-    let uri = text(source, "diskURI");
-    if !uri.starts_with(begins) {
-        errors.not_supported(at.child("diskURI"), &Value::from(uri), &[form]);
     }
 }
 

@@ -3,15 +3,16 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-use super::{shapes, sources};
+use super::sources;
 use crate::prepare::{copy, same};
 use crate::validation::fields::{IMMUTABLE, any_of, entries, part};
+use crate::validation::internal_form;
 use crate::validation::node_labels::expression_warnings;
 use crate::validation::node_selector::{NodeSelectorValues, has_invalid_values, validate_node_selector};
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{complain, list, member, text};
+use crate::validation::unified_diff::unified_diff;
 use crate::validation::volume_claim::validate_access_modes;
-use crate::validation::{diff, go_shape};
 
 const SPEC: Field<'static> = Field::new("spec");
 const METADATA: Field<'static> = Field::new("metadata");
@@ -39,7 +40,7 @@ pub(super) fn update(volume: &Value, old: &Value, errors: &mut ErrorList) {
         errors.invalid("volumeMode", part(spec, "volumeMode"), IMMUTABLE);
     }
     if member(old, "nodeAffinity").is_some() && !is_same_affinity(spec, old) {
-        let shown = go_shape::compact(part(spec, "nodeAffinity"), shapes::NODE_AFFINITY);
+        let shown = internal_form::compact("VolumeNodeAffinity", part(spec, "nodeAffinity"));
         let why = "field is immutable, except for updating from beta label to GA";
         errors.invalid_shown("nodeAffinity", shown, why);
     }
@@ -161,20 +162,21 @@ fn validate_mount_options(volume: &Value, errors: &mut ErrorList) {
 
 /// What a volume is made of does not change, but for a secret that was not needed before.
 fn validate_source_is_kept(volume: &Value, old: &Value, errors: &mut ErrorList) {
+    const SOURCE: &str = "PersistentVolumeSource";
     const EXPAND: &[&str] = &["csi", "controllerExpandSecretRef"];
     let (spec, old) = (part(volume, "spec"), part(old, "spec"));
-    let mut shown = go_shape::pretty(spec, shapes::SOURCE);
-    let before = go_shape::pretty(old, shapes::SOURCE);
+    let mut shown = internal_form::pretty(SOURCE, spec);
+    let before = internal_form::pretty(SOURCE, old);
     if shown == before {
         return;
     }
     if member(old, "csi").is_some() && member(spec, "csi").is_some() && old.at(EXPAND).is_none() {
         let mut spec = spec.clone();
         copy(&mut spec, old, EXPAND);
-        shown = go_shape::pretty(&spec, shapes::SOURCE);
+        shown = internal_form::pretty(SOURCE, &spec);
     }
     if shown != before {
-        let diff = diff::unified(&before, &shown);
+        let diff = unified_diff(&before, &shown);
         let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
         errors.forbidden(SPEC.child("persistentvolumesource"), why);
     }

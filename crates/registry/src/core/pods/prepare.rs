@@ -128,8 +128,13 @@ fn resize(pod: &mut Value, old: &Value) {
     resources::complete(pod);
 }
 
-/// `matchLabelKeys` of affinity terms become plain requirements with the pod's own labels.
+/// `matchLabelKeys` of affinity terms and spread constraints become plain requirements with the pod's own
+/// labels.
 fn merge_label_keys(pod: &mut Value) {
+    let has = |key: &str| present(pod, &["spec", key]);
+    if !has("affinity") && !has("topologySpreadConstraints") {
+        return;
+    }
     let labels = pod.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
     for affinity in ["podAffinity", "podAntiAffinity"] {
         let affinity =
@@ -145,6 +150,10 @@ fn merge_label_keys(pod: &mut Value) {
         for term in required.and_then(Value::as_array_mut).into_iter().flatten() {
             merge_into_term(term, &labels);
         }
+    }
+    let constraints = pod.get_mut("spec").and_then(|s| s.get_mut("topologySpreadConstraints"));
+    for constraint in constraints.and_then(Value::as_array_mut).into_iter().flatten() {
+        merge_into_term(constraint, &labels);
     }
 }
 

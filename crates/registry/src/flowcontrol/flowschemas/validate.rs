@@ -5,7 +5,7 @@ use corten_api::{Field, Value, names, value};
 
 use crate::flowcontrol::validate_conditions;
 use crate::validation::fields::{number, part};
-use crate::validation::shown::{FLAG, NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{complain, list, member, text};
 
 const HIGHEST_PRECEDENCE: i64 = 10_000;
@@ -22,7 +22,11 @@ pub(super) fn validate(schema: &Value, errors: &mut ErrorList) {
     if let Some(fixed) = fixed(name)
         && *spec != fixed
     {
-        errors.invalid_shown(at, shaped(spec, SPEC), format!("spec of '{name}' must equal the fixed value"));
+        errors.invalid_shown(
+            at,
+            internal_form::compact("FlowSchemaSpec", spec),
+            format!("spec of '{name}' must equal the fixed value"),
+        );
     }
     validate_conditions(schema, errors);
 }
@@ -61,38 +65,6 @@ fn everything_of(groups: &[&str]) -> Vec<Value> {
     })]
 }
 
-const SPEC: Shape = Shape::Struct(&[
-    ("priorityLevelConfiguration", Shape::Struct(&[("name", TEXT)])),
-    ("matchingPrecedence", NUMBER),
-    ("distinguisherMethod", METHOD),
-    (
-        "rules",
-        Shape::List(&[
-            (
-                "subjects",
-                Shape::List(&[
-                    ("kind", TEXT),
-                    ("user", Shape::Pointer(&[("name", TEXT)])),
-                    ("group", Shape::Pointer(&[("name", TEXT)])),
-                    ("serviceAccount", Shape::Pointer(&[("namespace", TEXT), ("name", TEXT)])),
-                ]),
-            ),
-            (
-                "resourceRules",
-                Shape::List(&[
-                    ("verbs", NULLABLE),
-                    ("apiGroups", NULLABLE),
-                    ("resources", NULLABLE),
-                    ("clusterScope", FLAG),
-                    ("namespaces", NULLABLE),
-                ]),
-            ),
-            ("nonResourceRules", Shape::List(&[("verbs", NULLABLE), ("nonResourceURLs", NULLABLE)])),
-        ]),
-    ),
-]);
-const METHOD: Shape = Shape::Pointer(&[("type", TEXT)]);
-
 fn validate_spec(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let precedence = number(spec, "matchingPrecedence");
     let mut refuse =
@@ -110,7 +82,11 @@ fn validate_spec(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorLis
         && !matches!(text(method, "type"), "ByNamespace" | "ByUser")
     {
         let at = at.child("distinguisherMethod");
-        errors.not_supported_shown(at.child("type"), shaped(method, METHOD), &["ByNamespace", "ByUser"]);
+        errors.not_supported_shown(
+            at.child("type"),
+            internal_form::compact("FlowDistinguisherMethod", method),
+            &["ByNamespace", "ByUser"],
+        );
     }
     let level = at.child("priorityLevelConfiguration");
     match text(part(spec, "priorityLevelConfiguration"), "name") {

@@ -5,7 +5,7 @@ use corten_api::{Field, Value, value};
 
 use crate::flowcontrol::validate_conditions;
 use crate::validation::fields::{number, part};
-use crate::validation::shown::{NULLABLE, NUMBER, Shape, TEXT, shaped};
+use crate::validation::internal_form;
 use crate::validation::text::{member, text};
 
 const MOST_QUEUES: i64 = 10_000_000;
@@ -43,36 +43,9 @@ fn validate_fixed(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorLi
     };
     if !fixed {
         let why = format!("spec of '{name}'{exception} must equal the fixed value");
-        errors.invalid_shown(*at, shaped(spec, SPEC), why);
+        errors.invalid_shown(*at, internal_form::compact("PriorityLevelConfigurationSpec", spec), why);
     }
 }
-
-const SPEC: Shape = Shape::Struct(&[
-    ("type", TEXT),
-    (
-        "limited",
-        Shape::Pointer(&[
-            ("nominalConcurrencyShares", NUMBER),
-            (
-                "limitResponse",
-                Shape::Struct(&[
-                    ("type", TEXT),
-                    (
-                        "queuing",
-                        Shape::Pointer(&[
-                            ("queues", NUMBER),
-                            ("handSize", NUMBER),
-                            ("queueLengthLimit", NUMBER),
-                        ]),
-                    ),
-                ]),
-            ),
-            ("lendablePercent", NULLABLE),
-            ("borrowingLimitPercent", NULLABLE),
-        ]),
-    ),
-    ("exempt", Shape::Pointer(&[("nominalConcurrencyShares", NULLABLE), ("lendablePercent", NULLABLE)])),
-]);
 
 fn validate_spec(name: &str, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let kind = text(spec, "type");

@@ -216,3 +216,49 @@ pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn old_ways_are_warned_about() {
+        let annotated = value!({"metadata": {"annotations": {"kubernetes.io/ingress.class": "nginx"}}});
+        let warning = "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
+        assert_eq!(warnings(&annotated, None), [warning]);
+        assert!(warnings(&annotated, Some(&annotated)).is_empty());
+        let mut both = annotated.clone();
+        both.set(&["spec", "ingressClassName"], "nginx");
+        assert!(warnings(&both, None).is_empty());
+        let reached =
+            value!({"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}, {"ip": "FE80::1"}]}}});
+        assert_eq!(
+            warnings(&reached, Some(&annotated)),
+            [
+                "status.loadBalancer.ingress[1]: IPv6 address \"FE80::1\" should be in RFC 5952 canonical format (\"fe80::1\")"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_taken_once_is_taken_again() {
+        let old = value!({"spec": {
+            "tls": [{"secretName": "A b"}], "rules": [{"host": "*.example.com", "http": {"paths": []}}],
+        }});
+        let complaints = |old: &Value| {
+            let mut errors = ErrorList::new();
+            update(
+                &value!({"spec": {
+                    "tls": [{"secretName": "A b"}], "rules": [{"host": "*.example.com", "http": {"paths": []}}],
+                }}),
+                old,
+                &mut errors,
+            );
+            errors.0.len()
+        };
+        assert_eq!(complaints(&old), 0);
+        assert_eq!(complaints(&Value::Null), 2);
+    }
+}

@@ -178,3 +178,38 @@ pub(super) fn warnings(object: &Value) -> Vec<String> {
     });
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn odd_ranges_are_warned_about() {
+        let policy = value!({"spec": {
+            "ingress": [{"from": [{"podSelector": {}}, {"ipBlock": {"cidr": "2001:DB8::/32", "except": ["10.0.0.1/8"]}}]}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "010.0.0.0/8"}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+        }});
+        assert_eq!(
+            warnings(&policy),
+            [
+                "spec.ingress[0].from[1].ipBlock.cidr: IPv6 CIDR value \"2001:DB8::/32\" should be in RFC 5952 canonical format (\"2001:db8::/32\")",
+                "spec.ingress[0].from[1].ipBlock.except[0]: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \"10.0.0.0/8\" or \"10.0.0.1/32\"?)",
+                "spec.egress[0].to[0].ipBlock.cidr: non-standard CIDR value \"010.0.0.0/8\" is invalid: use \"10.0.0.0/8\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn ranges_that_were_taken_once_are_taken_again() {
+        let policy = |cidrs: &[&str]| {
+            let peers: Vec<Value> = cidrs.iter().map(|cidr| value!({"ipBlock": {"cidr": (*cidr)}})).collect();
+            value!({"spec": {"podSelector": {}, "ingress": [{"from": (peers)}]}})
+        };
+        let mut errors = ErrorList::new();
+        update(&policy(&["10.0.0.1/8", "10.0.0.2/8"]), &policy(&["10.0.0.1/8"]), &mut errors);
+        let fields: Vec<String> = errors.0.into_iter().map(|error| error.field).collect();
+        assert_eq!(fields, ["spec.ingress[0].from[1].ipBlock.cidr"]);
+    }
+}

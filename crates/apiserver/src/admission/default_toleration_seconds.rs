@@ -1,0 +1,66 @@
+//! DefaultTolerationSeconds: a pod that says nothing of it stays five minutes on a node that is not ready or
+//! cannot be reached.
+
+use corten_api::{Status, Value, value};
+
+use super::Attributes;
+use super::plugins::{Admit, Plugin, Validate};
+
+pub(super) const PLUGIN: Plugin =
+    Plugin { name: "DefaultTolerationSeconds", admit: Admit::Now(admit), validate: Validate::Nothing };
+
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const SECONDS: i64 = 300;
+
+fn admit(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    if attributes.is_object("", "pods") {
+        tolerate(object);
+    }
+    Ok(())
+}
+
+fn tolerate(pod: &mut Value) {
+    let tolerations = pod.items_at(&["spec", "tolerations"]);
+    let tolerated = |taint: &str| {
+        tolerations.iter().any(|toleration| {
+            let is = |field: &str, wanted: &str| {
+                let value = toleration.str_at(&[field]).unwrap_or_default();
+                value.is_empty() || value == wanted
+            };
+            is("key", taint) && is("effect", "NoExecute")
+        })
+    };
+    let missing: Vec<Value> = TAINTS.into_iter().filter(|taint| !tolerated(taint)).map(toleration).collect();
+    if !missing.is_empty() {
+        let spec = pod.make_object().entry("spec").make_object();
+        spec.entry("tolerations").make_array().extend(missing);
+    }
+}
+
+fn toleration(taint: &str) -> Value {
+    value!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(tolerations: &[Value], added: &[&str]) {
+        let mut pod = value!({"spec": {"tolerations": (tolerations.to_vec())}});
+        tolerate(&mut pod);
+        let all = pod.items_at(&["spec", "tolerations"]);
+        let new: Vec<_> = all[tolerations.len()..].iter().map(|t| t.str_at(&["key"]).unwrap()).collect();
+        assert_eq!(new, added, "{tolerations:?}");
+    }
+
+    #[test]
+    fn what_is_not_tolerated_yet_is_tolerated_for_a_while() {
+        check(&[], &TAINTS);
+        check(&[value!({"key": "other", "operator": "Exists"})], &TAINTS);
+        check(&[value!({"operator": "Exists"})], &[]);
+        check(&[value!({"operator": "Exists", "effect": "NoSchedule"})], &TAINTS);
+        check(&[toleration(TAINTS[0])], &[TAINTS[1]]);
+        check(&[value!({"key": (TAINTS[1]), "operator": "Exists"})], &[TAINTS[0]]);
+    }
+}

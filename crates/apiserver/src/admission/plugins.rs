@@ -1,0 +1,199 @@
+//! Every plugin upstream knows, in its order: which are on, and which of them are here.
+//!
+//! The webhooks and policies (MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
+//! ValidatingAdmissionWebhook) and the plugins that are off by default come later: turning one of those on is
+//! refused, turning it off is what it is already. NodeRestriction is on, unlike upstream: the node
+//! authorizer is, and each is only half of what keeps a node to itself.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use corten_api::{Status, Value};
+
+use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
+use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
+use super::{default_toleration_seconds, limit_ranger, namespace_lifecycle, node_restriction};
+use super::{persistent_volume_claim_resize, pod_group_protection, pod_resize_validator, pod_security};
+use super::{pod_topology_labels, priority, resource_quota, runtime_class, service_account};
+use super::{storage_object_in_use_protection, taint_nodes_by_condition};
+
+/// What a plugin says, in its own time.
+pub(super) type Verdict<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+
+/// How a plugin completes objects.
+#[derive(Clone, Copy)]
+pub(super) enum Admit {
+    Nothing,
+    Now(fn(&Attributes<'_>, &mut Value) -> Result<(), Status>),
+    Later(for<'a> fn(&'a Attributes<'a>, &'a mut Value) -> Verdict<'a>),
+}
+
+/// How a plugin judges objects that are ready to be stored, and (`None`) deletions.
+#[derive(Clone, Copy)]
+pub(super) enum Validate {
+    Nothing,
+    Now(fn(&Attributes<'_>, Option<&Value>) -> Result<(), Status>),
+    Later(for<'a> fn(&'a Attributes<'a>, Option<&'a Value>) -> Verdict<'a>),
+}
+
+pub(super) struct Plugin {
+    pub name: &'static str,
+    pub admit: Admit,
+    pub validate: Validate,
+}
+
+/// A place in the order.
+enum Entry {
+    /// Here, and on unless turned off.
+    On(&'static Plugin),
+    /// On by default upstream; not here yet.
+    Later(&'static str),
+    /// Off by default; not here yet.
+    Optional(&'static str),
+}
+
+use Entry::{Later, On, Optional};
+
+static ORDER: &[Entry] = &[
+    Optional("AlwaysAdmit"),
+    Optional("NamespaceAutoProvision"),
+    On(&namespace_lifecycle::PLUGIN),
+    Optional("NamespaceExists"),
+    Optional("LimitPodHardAntiAffinityTopology"),
+    On(&limit_ranger::PLUGIN),
+    On(&service_account::PLUGIN),
+    On(&node_restriction::PLUGIN),
+    On(&taint_nodes_by_condition::PLUGIN),
+    Optional("AlwaysPullImages"),
+    Optional("ImagePolicyWebhook"),
+    On(&pod_security::PLUGIN),
+    Optional("PodNodeSelector"),
+    On(&priority::PLUGIN),
+    On(&default_toleration_seconds::PLUGIN),
+    Optional("PodTolerationRestriction"),
+    Optional("EventRateLimit"),
+    Optional("ExtendedResourceToleration"),
+    On(&default_storage_class::PLUGIN),
+    On(&storage_object_in_use_protection::PLUGIN),
+    On(&pod_group_protection::PLUGIN),
+    Optional("OwnerReferencesPermissionEnforcement"),
+    On(&persistent_volume_claim_resize::PLUGIN),
+    On(&runtime_class::PLUGIN),
+    On(&certificate_approval::PLUGIN),
+    On(&certificate_signing::PLUGIN),
+    On(&cluster_trust_bundle_attest::PLUGIN),
+    On(&certificate_subject_restriction::PLUGIN),
+    On(&default_ingress_class::PLUGIN),
+    Optional("DenyServiceExternalIPs"),
+    On(&pod_topology_labels::PLUGIN),
+    Later("NodeDeclaredFeatureValidator"),
+    On(&pod_resize_validator::PLUGIN),
+    Later("MutatingAdmissionPolicy"),
+    Later("MutatingAdmissionWebhook"),
+    Later("ValidatingAdmissionPolicy"),
+    Later("ValidatingAdmissionWebhook"),
+    On(&resource_quota::PLUGIN),
+    Optional("AlwaysDeny"),
+];
+
+impl Entry {
+    fn name(&self) -> &'static str {
+        match self {
+            On(plugin) => plugin.name,
+            Later(name) | Optional(name) => name,
+        }
+    }
+}
+
+/// Which plugins are on: those that are by default, as changed by `--enable-admission-plugins` and
+/// `--disable-admission-plugins`.
+#[derive(Debug, Clone, Default)]
+pub struct AdmissionPlugins {
+    disabled: Vec<String>,
+}
+
+impl AdmissionPlugins {
+    /// Checks the lists of the two flags.
+    pub fn new(enable: &[String], disable: &[String]) -> Result<AdmissionPlugins, String> {
+        let clean = |list: &[String]| -> Vec<String> {
+            list.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        };
+        let (enable, disable) = (clean(enable), clean(disable));
+        for name in &enable {
+            match find("--enable-admission-plugins", name)? {
+                On(_) => {}
+                Later(_) => {
+                    return Err(format!("--enable-admission-plugins: {name} is not available yet"));
+                }
+                Optional(_) => {
+                    return Err(format!(
+                        "--enable-admission-plugins: {name}, which is off by default, is not available yet"
+                    ));
+                }
+            }
+            if disable.contains(name) {
+                return Err(format!(
+                    "{name} is in both --enable-admission-plugins and --disable-admission-plugins"
+                ));
+            }
+        }
+        for name in &disable {
+            find("--disable-admission-plugins", name)?;
+        }
+        Ok(AdmissionPlugins { disabled: disable })
+    }
+
+    /// Those that are on, in the order they are asked.
+    pub(super) fn enabled(&self) -> Vec<&'static Plugin> {
+        let on = |entry: &'static Entry| match entry {
+            On(plugin) if !self.disabled.iter().any(|name| name == plugin.name) => Some(*plugin),
+            _ => None,
+        };
+        ORDER.iter().filter_map(on).collect()
+    }
+}
+
+fn find(flag: &str, name: &str) -> Result<&'static Entry, String> {
+    ORDER.iter().find(|entry| entry.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = ORDER.iter().map(Entry::name).collect();
+        format!("{flag}: there is no plugin called {name}; plugins are {}", known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(enable: &[&str], disable: &[&str]) -> Result<Vec<&'static str>, String> {
+        let owned = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let plugins = AdmissionPlugins::new(&owned(enable), &owned(disable))?;
+        Ok(plugins.enabled().iter().map(|plugin| plugin.name).collect())
+    }
+
+    #[test]
+    fn the_default_ones_are_on_in_order() {
+        let on = names(&[], &[]).unwrap();
+        assert_eq!(on.first(), Some(&"NamespaceLifecycle"));
+        assert_eq!(on.last(), Some(&"ResourceQuota"));
+        assert_eq!(on.len(), 21, "{on:?}");
+        assert_eq!(names(&["PodSecurity", ""], &[]).unwrap(), on);
+    }
+
+    #[test]
+    fn flags_turn_off_and_refuse() {
+        let off = names(&[], &["ServiceAccount", "MutatingAdmissionWebhook", "AlwaysDeny"]).unwrap();
+        assert!(!off.contains(&"ServiceAccount"));
+        assert_eq!(off.len(), 20);
+        let table = [
+            (["Nonsense"], [""], "--enable-admission-plugins: there is no plugin called Nonsense; "),
+            ([""], ["nonsense"], "--disable-admission-plugins: there is no plugin called nonsense; "),
+            (["MutatingAdmissionWebhook"], [""], "MutatingAdmissionWebhook is not available yet"),
+            (["AlwaysPullImages"], [""], "AlwaysPullImages, which is off by default, is not available yet"),
+            (["Priority"], ["Priority"], "Priority is in both"),
+        ];
+        for (enable, disable, expected) in table {
+            let error = names(&enable, &disable).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

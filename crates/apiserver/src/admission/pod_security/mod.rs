@@ -1,0 +1,128 @@
+//! PodSecurity: pods of a namespace keep to the level its labels name.
+//!
+//! `enforce` refuses pods, `warn` warns of pods and of templates that would make such pods; `audit` only
+//! speaks to the audit log. Nobody is exempt, and a namespace without labels is privileged.
+
+mod baseline;
+mod checks;
+mod existing;
+mod policy;
+mod restricted;
+#[cfg(test)]
+mod tests;
+
+use corten_api::{Status, Value, meta};
+
+use super::plugins::{Admit, Plugin, Validate};
+use super::{Attributes, lookup, pod};
+use checks::evaluate;
+use policy::{Level, Policy};
+
+pub(super) const PLUGIN: Plugin =
+    Plugin { name: "PodSecurity", admit: Admit::Nothing, validate: Validate::Now(validate) };
+
+/// Ways to a pod that cannot change what it may do.
+const HARMLESS: [&str; 8] =
+    ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
+
+fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), Status> {
+    let Some(object) = object else { return Ok(()) };
+    match attributes.resource() {
+        ("", "pods") if !HARMLESS.contains(&attributes.subresource) => validate_pod(attributes, object),
+        ("", "namespaces") if attributes.subresource.is_empty() => validate_namespace(attributes, object),
+        resource if attributes.subresource.is_empty() => {
+            if let Some(template) = template(resource, object) {
+                warn(attributes, &policy_of(attributes), template);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The pods a resource makes.
+fn template<'a>(resource: (&str, &str), object: &'a Value) -> Option<&'a Value> {
+    match resource {
+        ("", "podtemplates") => object.get("template"),
+        ("", "replicationcontrollers")
+        | ("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets")
+        | ("batch", "jobs") => object.at(&["spec", "template"]),
+        ("batch", "cronjobs") => object.at(&["spec", "jobTemplate", "spec", "template"]),
+        _ => None,
+    }
+}
+
+/// The policy of the request's namespace. Its labels were checked when they were written; what is wrong
+/// with them nevertheless is read as the strictest there is.
+fn policy_of(attributes: &Attributes<'_>) -> Policy {
+    match lookup::namespace(attributes.backend(), attributes.namespace()) {
+        Some(namespace) => Policy::read(|label| namespace.projection.label(label)).0,
+        None => Policy::PRIVILEGED,
+    }
+}
+
+fn validate_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+    let policy = policy_of(attributes);
+    if policy.is_privileged() {
+        return Ok(());
+    }
+    if attributes.updates() && attributes.old.is_some_and(|old| !is_significant(pod, old)) {
+        return Ok(());
+    }
+    let violations = evaluate(policy.enforce, pod);
+    if !violations.is_empty() {
+        let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, violations.detail());
+        return Err(attributes.forbidden(Some(pod), why));
+    }
+    warn(attributes, &policy, pod);
+    Ok(())
+}
+
+fn warn(attributes: &Attributes<'_>, policy: &Policy, pod: &Value) {
+    let violations = evaluate(policy.warn, pod);
+    if !violations.is_empty() {
+        attributes.warn(format!("would violate PodSecurity \"{}\": {}", policy.warn, violations.detail()));
+    }
+}
+
+/// Whether an update could change what a pod may do: other images, other containers.
+fn is_significant(pod: &Value, old: &Value) -> bool {
+    let image = |container: &Value| container.str_at(&["image"]).unwrap_or_default().to_owned();
+    let list_differs = |list: &str| {
+        let (new, old) = (pod.items_at(&["spec", list]), old.items_at(&["spec", list]));
+        new.len() != old.len() || new.iter().zip(old).any(|(new, old)| image(new) != image(old))
+    };
+    let attached = old.items_at(&["spec", "ephemeralContainers"]);
+    let is_new = |container: &Value| {
+        let known = attached.iter().find(|old| pod::name(old) == pod::name(container));
+        known.is_none_or(|old| image(old) != image(container))
+    };
+    list_differs("containers")
+        || list_differs("initContainers")
+        || pod.items_at(&["spec", "ephemeralContainers"]).iter().any(is_new)
+}
+
+/// Labels must make sense; stricter ones come with a warning about the pods that are there.
+fn validate_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<(), Status> {
+    let read = |namespace: &Value| {
+        let labels = meta::labels(namespace);
+        Policy::read(|label| labels.and_then(|labels| labels.get(label)?.as_str()))
+    };
+    let (new, errors) = read(namespace);
+    let old = attributes.old.filter(|_| attributes.updates()).map(read);
+    let known = old.as_ref().is_some_and(|(_, old)| *old == errors);
+    if !errors.is_empty() && !known {
+        return Err(Status::invalid("", "Namespace", meta::name(namespace), &errors));
+    }
+    let Some((old, _)) = old else { return Ok(()) };
+    let relaxed = new.enforce.version == old.enforce.version && new.enforce.level <= old.enforce.level;
+    if new.enforce.level == Level::Privileged || relaxed {
+        return Ok(());
+    }
+    let name = meta::name(namespace);
+    let pods = lookup::list(attributes.backend(), ("", "pods"), name);
+    for warning in existing::warnings(name, new.enforce, pods.iter().map(|pod| pod.tree())) {
+        attributes.warn(warning);
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Charging: demands of one namespace are settled together, by one write of its quotas.
+//!
+//! Whoever comes first in a namespace starts a task that settles whatever waits, until nothing does. The
+//! task is nobody's request, so that a client that goes away leaves nobody behind. Quotas are written by
+//! compare-and-set; when somebody else was first, everything is decided anew.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Status, Value, managed, resources, time};
+use corten_store::{Error as StoreError, Expect, Op, Txn};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::super::{Attributes, lookup, resource_list};
+use super::QUOTAS;
+use super::check::{Quota, check};
+use super::usage::Demand;
+use crate::call::Backend;
+use crate::object::Object;
+use crate::verbs::write;
+
+/// How often a write of quotas that lost a race is tried again.
+const RETRIES: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Who owns what is charged.
+const MANAGER: &str = "kube-apiserver";
+
+/// Why a demand is not met.
+#[derive(Debug, Clone)]
+enum Refusal {
+    /// A quota says no.
+    Quota(String),
+    /// The quotas could not be written.
+    Store(Status),
+}
+
+struct Waiting {
+    demand: Demand,
+    answer: oneshot::Sender<Result<(), Refusal>>,
+}
+
+/// Who waits, by namespace. A namespace is listed for as long as somebody settles its demands.
+#[derive(Default)]
+pub(in super::super) struct Queues(Mutex<HashMap<String, Vec<Waiting>>>);
+
+/// Waits until a demand is charged, or refused.
+pub(super) async fn charge(
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    demand: Demand,
+) -> Result<(), Status> {
+    let (answer, settled) = oneshot::channel();
+    enqueue(&attributes.call.backend, attributes.namespace(), Waiting { demand, answer });
+    match tokio::time::timeout(PATIENCE, settled).await {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(Refusal::Quota(why)))) => Err(attributes.forbidden(object, why)),
+        Ok(Ok(Err(Refusal::Store(status)))) => Err(status),
+        Ok(Err(_)) => Err(Status::internal("resource quota evaluation was given up")),
+        Err(_) => Err(Status::internal("resource quota evaluation timed out")),
+    }
+}
+
+fn enqueue(backend: &Arc<Backend>, namespace: &str, waiting: Waiting) {
+    let mut queues = backend.admission.quota.0.lock();
+    match queues.entry(namespace.to_owned()) {
+        Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
+        Entry::Vacant(queue) => {
+            queue.insert(vec![waiting]);
+            let settler = Settler { backend: backend.clone(), namespace: namespace.to_owned() };
+            tokio::spawn(settler.run());
+        }
+    }
+}
+
+struct Settler {
+    backend: Arc<Backend>,
+    namespace: String,
+}
+
+impl Drop for Settler {
+    /// Whatever ended it, the next demand finds nobody settling and starts anew.
+    fn drop(&mut self) {
+        self.backend.admission.quota.0.lock().remove(&self.namespace);
+    }
+}
+
+impl Settler {
+    async fn run(self) {
+        while let Some(batch) = self.next_batch() {
+            let demands: Vec<&Demand> = batch.iter().map(|waiting| &waiting.demand).collect();
+            let outcomes = settle(&self.backend, &self.namespace, &demands).await;
+            for (waiting, outcome) in batch.into_iter().zip(outcomes) {
+                // A request that is gone does not care.
+                let _ = waiting.answer.send(outcome);
+            }
+        }
+    }
+
+    /// Everybody who waits; the namespace is unlisted once that is nobody.
+    fn next_batch(&self) -> Option<Vec<Waiting>> {
+        let mut queues = self.backend.admission.quota.0.lock();
+        let queue = queues.get_mut(&self.namespace)?;
+        if queue.is_empty() {
+            queues.remove(&self.namespace);
+            return None;
+        }
+        Some(std::mem::take(queue))
+    }
+}
+
+/// Decides demands in their order and writes what they are charged.
+async fn settle(backend: &Backend, namespace: &str, demands: &[&Demand]) -> Vec<Result<(), Refusal>> {
+    let mut failure = Status::stale("", "resourcequotas", "");
+    for _ in 0..RETRIES {
+        let stored = lookup::list(backend, QUOTAS, namespace);
+        let mut quotas: Vec<Quota> = stored.iter().map(|quota| Quota::read(quota.parsed())).collect();
+        let decide = |demand: &&Demand| check(&mut quotas, demand).map_err(Refusal::Quota);
+        let outcomes: Vec<_> = demands.iter().map(decide).collect();
+        let ops: Vec<Op> = stored
+            .iter()
+            .zip(&quotas)
+            .filter(|(_, quota)| quota.charged)
+            .filter_map(|(object, quota)| update(backend, object, quota))
+            .collect();
+        if ops.is_empty() {
+            return outcomes;
+        }
+        match backend.store.commit(Txn { ops }).await {
+            Ok(_) => return outcomes,
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => {
+                failure = write::store_failure(error);
+                break;
+            }
+        }
+    }
+    demands.iter().map(|_| Err(Refusal::Store(failure.clone()))).collect()
+}
+
+/// The write of what a quota is charged.
+fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
+    let cache = backend.catalog.cache(QUOTAS.0, QUOTAS.1)?;
+    let old = object.parsed();
+    let mut new = old.clone();
+    new.set(&["status", "used"], resource_list::write(&quota.used));
+    own(old, &mut new, (cache.form.rules.reset_fields)("status"));
+    Some(Op::Put {
+        key: object.key.clone(),
+        expect: Expect::ModRevision(object.revision),
+        value: write::new_value(&cache, &new),
+        lease: None,
+    })
+}
+
+/// Records that this server owns what it charged.
+fn own(old: &Value, new: &mut Value, resets: &'static [corten_registry::Path]) {
+    let Some(schema) = resources::schema_of("", "v1", "ResourceQuota") else { return };
+    let filter = managed::Filter::Exclude(managed::Set::of_fields(resets));
+    let context = managed::Context {
+        schema: &schema,
+        api_version: "v1",
+        manager: MANAGER,
+        subresource: "status",
+        now: &time::format(jiff::Timestamp::now()),
+        filter: Some(&filter),
+    };
+    managed::update(&context, Some(old), new);
+    managed::keep_times(old, new);
+}

@@ -1,0 +1,207 @@
+//! Who is asking: what a request's credentials prove.
+//!
+//! Credentials are tried in order: a front proxy's headers, the client's certificate, then the bearer token
+//! against the token file, service accounts and bootstrap tokens. The first that proves something counts. A
+//! credential that cannot be believed is refused, never taken for none: only who shows nothing is anonymous.
+
+mod legacy;
+mod options;
+mod peer;
+mod review;
+mod tokens;
+mod trust;
+mod verified;
+
+use std::sync::{Arc, Weak};
+
+use corten_api::Status;
+use corten_auth::authentication::token_request::LifetimeRules;
+use corten_auth::authentication::{Anonymous, FrontProxy, PublicKeys, SigningKey};
+use corten_auth::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+
+pub use options::{AuthenticationOptions, ServiceAccountOptions};
+pub(crate) use peer::{Certificate, Peer, certified};
+pub(crate) use review::{review_self, review_token};
+pub(crate) use trust::publish;
+
+use crate::Server;
+use crate::catalog::Catalog;
+use tokens::Tokens;
+
+const SPACE_BEFORE_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// Everything that is needed to tell who asks.
+pub(crate) struct Authentication {
+    anonymous: Anonymous,
+    nobody: Arc<User>,
+    front_proxy: FrontProxy,
+    /// The headers of any front proxy, which go no further whoever sent them.
+    standard_proxy: FrontProxy,
+    tokens: Tokens,
+    pub(crate) issuer: Issuer,
+    trust: trust::Trust,
+}
+
+/// What makes service-account tokens.
+pub(crate) struct Issuer {
+    pub(crate) name: String,
+    pub(crate) key: SigningKey,
+    pub(crate) keys: PublicKeys,
+    /// Where others find the keys, if not at this server's own address.
+    pub(crate) keys_uri: Option<String>,
+    pub(crate) lifetimes: LifetimeRules,
+    /// The API server's own audiences.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// What an `Authorization` header holds.
+enum Bearer<'a> {
+    Nothing,
+    /// A token that cannot be seen for the space before it.
+    Spaced,
+    Token(&'a str),
+}
+
+impl Authentication {
+    pub(crate) fn new(options: AuthenticationOptions) -> Authentication {
+        let trust = trust::Trust::of(&options);
+        let AuthenticationOptions { service_accounts, front_proxy, anonymous, .. } = options;
+        let audiences = match options.api_audiences.is_empty() {
+            true => service_accounts.issuers.clone(),
+            false => options.api_audiences,
+        };
+        let mut keys = PublicKeys::default();
+        keys.add(service_accounts.signing_key.public().clone());
+        keys.extend(service_accounts.keys);
+        Authentication {
+            anonymous,
+            nobody: Arc::new(User::anonymous()),
+            front_proxy,
+            standard_proxy: FrontProxy::standard(Vec::new()),
+            issuer: Issuer {
+                name: service_accounts.issuers.first().cloned().unwrap_or_default(),
+                key: service_accounts.signing_key,
+                keys: keys.clone(),
+                keys_uri: service_accounts.keys_uri,
+                lifetimes: service_accounts.lifetimes,
+                audiences: audiences.clone(),
+            },
+            tokens: Tokens::new(
+                options.token_file,
+                keys,
+                service_accounts.issuers,
+                audiences,
+                options.bootstrap_tokens,
+            ),
+            trust,
+        }
+    }
+
+    /// Starts what notes the use of long-lived tokens, for as long as the server lives.
+    pub(crate) fn follow_use(&self, server: Weak<Server>) {
+        self.tokens.uses.follow(server);
+    }
+
+    /// The user of a request, or a `401`. What is to be said to them is said also when they are refused.
+    pub(crate) fn authenticate(
+        &self,
+        catalog: &Catalog,
+        peer: &Peer,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> (Result<Arc<User>, Status>, Option<&'static str>) {
+        let now = Timestamp::now();
+        let mut refused = false;
+        match peer {
+            Peer::Nobody => {}
+            Peer::Known(user) => return (Ok(user.clone()), None),
+            Peer::Certificate(certificate) => match self.certified(certificate, headers, now) {
+                Some(user) => return (Ok(user), None),
+                None => refused = true,
+            },
+        }
+        let mut warning = None;
+        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match Bearer::of(header.unwrap_or_default()) {
+            Bearer::Nothing => {}
+            Bearer::Spaced => warning = Some(SPACE_BEFORE_TOKEN),
+            Bearer::Token(token) => {
+                let audiences = &self.issuer.audiences;
+                match self.tokens.authenticate(catalog, token, audiences, now) {
+                    Ok(proven) => return (Ok(proven.user), proven.warning),
+                    Err(refusal) => {
+                        tracing::debug!(%refusal, "bearer token refused");
+                        refused = true;
+                    }
+                }
+            }
+        }
+        if refused || !self.anonymous.allows(path) {
+            return (Err(Status::unauthorized()), warning);
+        }
+        (Ok(self.nobody.clone()), warning)
+    }
+
+    /// The user a certificate proves: the one a proxy speaks for, or its own.
+    fn certified(&self, certificate: &Certificate, headers: &HeaderMap, now: Timestamp) -> Option<Arc<User>> {
+        if certificate.expires <= now {
+            return None;
+        }
+        if certificate.is_proxy {
+            let headers: Vec<(&str, &str)> = headers
+                .iter()
+                .filter_map(|(name, value)| {
+                    Some((name.as_str(), std::str::from_utf8(value.as_bytes()).ok()?))
+                })
+                .collect();
+            let user = self.front_proxy.user(&headers);
+            if let Some(mut user) = user {
+                add_authenticated(&mut user);
+                return Some(Arc::new(user));
+            }
+        }
+        certificate.user.clone()
+    }
+
+    /// The headers of a request without what proved who sent it: nothing that comes later has use for it.
+    pub(crate) fn without_credentials(&self, headers: &HeaderMap) -> HeaderMap {
+        let owned = |name: &str| self.standard_proxy.owns(name) || self.front_proxy.owns(name);
+        let mut headers = headers.clone();
+        headers.remove(AUTHORIZATION);
+        let proxied: Vec<_> = headers.keys().filter(|name| owned(name.as_str())).cloned().collect();
+        for name in proxied {
+            headers.remove(name);
+        }
+        headers
+    }
+}
+
+impl Bearer<'_> {
+    fn of(header: &str) -> Bearer<'_> {
+        let mut parts = header.trim().splitn(3, ' ');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(scheme), Some(token), rest) if scheme.eq_ignore_ascii_case("bearer") => {
+                match (token.is_empty(), rest.is_some()) {
+                    (false, _) => Bearer::Token(token),
+                    (true, true) => Bearer::Spaced,
+                    (true, false) => Bearer::Nothing,
+                }
+            }
+            _ => Bearer::Nothing,
+        }
+    }
+}
+
+/// Everyone who showed who they are is in a group, unless they were said to be in one like it.
+fn add_authenticated(user: &mut User) {
+    if user.name != ANONYMOUS && !user.is_in(AUTHENTICATED) && !user.is_in(UNAUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Bootstrap tokens: how a machine that is to join a cluster shows that it was invited.
+//!
+//! A token is `id.secret`; a secret named after the id in `kube-system` says what it is worth. A token that
+//! is worth nothing is no different from one that never was.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use corten_api::{Value, meta, time};
+use jiff::Timestamp;
+
+use super::same_secret;
+use crate::{AUTHENTICATED, User};
+
+/// Where the secrets are.
+pub const NAMESPACE: &str = "kube-system";
+const PREFIX: &str = "bootstrap-token-";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+const GROUP: &str = "system:bootstrappers";
+
+/// A token by its form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BootstrapToken<'a> {
+    id: &'a str,
+    secret: &'a str,
+}
+
+impl<'a> BootstrapToken<'a> {
+    /// Six characters, a dot, sixteen characters; lower-case letters and digits.
+    pub fn parse(token: &'a str) -> Option<BootstrapToken<'a>> {
+        let (id, secret) = token.split_once('.')?;
+        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret))
+            .then_some(BootstrapToken { id, secret })
+    }
+
+    /// The name of the secret that speaks for the token.
+    pub fn secret_name(&self) -> String {
+        format!("{PREFIX}{}", self.id)
+    }
+
+    /// Who the token speaks for, if the secret of its name says so.
+    pub fn user(&self, secret: &Value, now: Timestamp) -> Option<User> {
+        let data = |key: &str| data(secret, key);
+        if meta::is_deleting(secret) || secret.str_at(&["type"]) != Some(TYPE) {
+            return None;
+        }
+        if !same_secret(data("token-secret").as_bytes(), self.secret.as_bytes())
+            || data("token-id") != self.id
+        {
+            return None;
+        }
+        let expiration = data("expiration");
+        let live = expiration.is_empty() || time::parse(&expiration).is_ok_and(|at| at > now);
+        if !live || data("usage-bootstrap-authentication") != "true" {
+            return None;
+        }
+        let mut groups = groups(&data("auth-extra-groups"))?;
+        groups.push(AUTHENTICATED.to_owned());
+        Some(User { name: format!("system:bootstrap:{}", self.id), groups, ..User::default() })
+    }
+}
+
+/// The groups of a token: sorted, each once; none at all if one is not a bootstrapper's.
+fn groups(extra: &str) -> Option<Vec<String>> {
+    let mut groups = vec![GROUP.to_owned()];
+    for group in extra.split(',').filter(|_| !extra.is_empty()) {
+        let rest = group.strip_prefix("system:bootstrappers:")?;
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let last = *rest.as_bytes().last()?;
+        if rest.len() > 256 || !inner(last) || !rest.bytes().all(|b| inner(b) || b == b':' || b == b'-') {
+            return None;
+        }
+        groups.push(group.to_owned());
+    }
+    groups.sort();
+    groups.dedup();
+    Some(groups)
+}
+
+fn data(secret: &Value, key: &str) -> String {
+    let encoded = secret.str_at(&["data", key]).unwrap_or_default();
+    STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

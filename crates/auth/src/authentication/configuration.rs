@@ -1,0 +1,99 @@
+//! The `AuthenticationConfiguration` file, as far as it is about anonymous requests.
+
+use corten_api::{Value, meta, yaml};
+
+/// Who may come without credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Anonymous {
+    Nobody,
+    Everybody,
+    /// Only requests for exactly these paths.
+    Paths(Vec<String>),
+}
+
+impl Anonymous {
+    pub fn allows(&self, path: &str) -> bool {
+        match self {
+            Anonymous::Nobody => false,
+            Anonymous::Everybody => true,
+            Anonymous::Paths(paths) => paths.iter().any(|allowed| allowed == path),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigurationError {
+    #[error("it is not YAML")]
+    Syntax(#[source] yaml::YamlError),
+    #[error("it is {api_version} {kind}; it must be apiserver.config.k8s.io/v1 AuthenticationConfiguration")]
+    Kind { api_version: String, kind: String },
+    #[error("{0}: this field is not known or stands twice")]
+    Field(String),
+    #[error("{field}: this must be {expected}")]
+    Type { field: &'static str, expected: &'static str },
+    #[error("jwt: JWT authenticators are not available yet; leave this field out")]
+    Jwt,
+    #[error("anonymous.conditions: enabled should be set to true when conditions are defined")]
+    ConditionsWithoutEnabled,
+}
+
+const VERSIONS: [&str; 3] =
+    ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
+
+/// Reads the file; `None` if it leaves anonymous requests to the flags.
+pub fn configuration(text: &str) -> Result<Option<Anonymous>, ConfigurationError> {
+    let mut duplicates = Vec::new();
+    let file = yaml::to_value(text.as_bytes(), &mut duplicates).map_err(ConfigurationError::Syntax)?;
+    if let Some(twice) = duplicates.first() {
+        return Err(ConfigurationError::Field(twice.key.clone()));
+    }
+    let (api_version, kind) = (meta::api_version(&file), meta::kind(&file));
+    if kind != "AuthenticationConfiguration" || !VERSIONS.contains(&api_version) {
+        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+        return Err(ConfigurationError::Kind { api_version, kind });
+    }
+    known_fields(&file, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
+    if !file.items_at(&["jwt"]).is_empty() {
+        return Err(ConfigurationError::Jwt);
+    }
+    match file.get("anonymous") {
+        None | Some(Value::Null) => Ok(None),
+        Some(section @ Value::Object(_)) => anonymous(section).map(Some),
+        Some(_) => Err(ConfigurationError::Type { field: "anonymous", expected: "an object" }),
+    }
+}
+
+fn anonymous(section: &Value) -> Result<Anonymous, ConfigurationError> {
+    known_fields(section, "anonymous.", &["enabled", "conditions"])?;
+    let enabled = match section.get("enabled") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(enabled)) => *enabled,
+        Some(_) => {
+            return Err(ConfigurationError::Type { field: "anonymous.enabled", expected: "true or false" });
+        }
+    };
+    let mut paths = Vec::new();
+    for condition in section.items_at(&["conditions"]) {
+        known_fields(condition, "anonymous.conditions.", &["path"])?;
+        let path = condition.str_at(&["path"]);
+        let wrong = ConfigurationError::Type { field: "anonymous.conditions.path", expected: "a path" };
+        paths.push(path.ok_or(wrong)?.to_owned());
+    }
+    match (enabled, paths.is_empty()) {
+        (true, true) => Ok(Anonymous::Everybody),
+        (true, false) => Ok(Anonymous::Paths(paths)),
+        (false, true) => Ok(Anonymous::Nobody),
+        (false, false) => Err(ConfigurationError::ConditionsWithoutEnabled),
+    }
+}
+
+fn known_fields(object: &Value, prefix: &str, known: &[&str]) -> Result<(), ConfigurationError> {
+    let mut keys = object.as_object().into_iter().flat_map(|map| map.keys());
+    match keys.find(|key| !known.contains(&key.as_str())) {
+        Some(unknown) => Err(ConfigurationError::Field(format!("{prefix}{unknown}"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Objects as messages show them where they show more than a word: in the form upstream works with, which has
+//! every field, in an order and under names of its own.
+//!
+//! Only what is wrong is shown, so none of this needs to be fast. The table knows the types there are.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use corten_api::{Value, json};
+
+const TABLE: &str = include_str!("internal_form.txt");
+/// The one type of messages that has members' names.
+const SELECTOR: &str = "LabelSelector";
+
+struct Shape {
+    /// The field's name.
+    name: &'static str,
+    /// Where it is in the object; the field's name in lower case if it says nothing else.
+    member: String,
+    holds: Holds,
+}
+
+#[derive(Clone, Copy)]
+enum Holds {
+    /// Anything; this if it is not set.
+    Plain(&'static str),
+    Struct(&'static str),
+    Pointer(&'static str),
+    List(&'static str),
+}
+
+fn shapes() -> &'static HashMap<&'static str, Vec<Shape>> {
+    static SHAPES: OnceLock<HashMap<&str, Vec<Shape>>> = OnceLock::new();
+    SHAPES.get_or_init(|| {
+        let mut shapes: HashMap<&str, Vec<Shape>> = HashMap::new();
+        let mut current = "";
+        for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.strip_prefix("  ").and_then(|field| field.split_once(' ')) {
+                Some((name, holds)) => shapes.entry(current).or_default().push(field(name, holds)),
+                None => {
+                    current = line;
+                    shapes.entry(current).or_default();
+                }
+            }
+        }
+        shapes
+    })
+}
+
+fn field(name: &'static str, holds: &'static str) -> Shape {
+    let (name, member) = match name.split_once('=') {
+        Some((name, member)) => (name, member.to_owned()),
+        None => {
+            let (first, rest) = name.split_at(1);
+            (name, first.to_lowercase() + rest)
+        }
+    };
+    let holds = match (holds.strip_prefix("[]"), holds.strip_prefix('*')) {
+        (Some(kind), _) => Holds::List(kind),
+        (_, Some(kind)) => Holds::Pointer(kind),
+        _ if holds.starts_with(|c: char| c.is_ascii_uppercase()) => Holds::Struct(holds),
+        _ => Holds::Plain(holds),
+    };
+    Shape { name, member, holds }
+}
+
+/// A value of a type on one line.
+pub(crate) fn compact(kind: &str, value: &Value) -> String {
+    written(kind, value, Writer { out: String::new(), indent: None, blurs: false })
+}
+
+/// A value of a type with a line for each field.
+pub(crate) fn pretty(kind: &str, value: &Value) -> String {
+    written(kind, value, Writer { out: String::new(), indent: Some(0), blurs: false })
+}
+
+/// Whether two values of a type mean the same, be something empty or absent.
+pub(crate) fn same(kind: &str, a: &Value, b: &Value) -> bool {
+    let blurred = |value| written(kind, value, Writer { out: String::new(), indent: None, blurs: true });
+    blurred(a) == blurred(b)
+}
+
+fn written(kind: &str, value: &Value, mut writer: Writer) -> String {
+    match value {
+        Value::Null => writer.out.push_str("null"),
+        value => writer.structure(kind, value),
+    }
+    writer.out
+}
+
+/// Items of a type on one line; null if there are none.
+pub(crate) fn compact_list(kind: &str, items: &[Value]) -> String {
+    if items.is_empty() {
+        return "null".to_owned();
+    }
+    let items: Vec<String> = items.iter().map(|item| compact(kind, item)).collect();
+    format!("[{}]", items.join(","))
+}
+
+struct Writer {
+    out: String,
+    /// How deep in a pretty form.
+    indent: Option<usize>,
+    /// Whether what is empty is written like what is absent.
+    blurs: bool,
+}
+
+impl Writer {
+    fn structure(&mut self, kind: &str, value: &Value) {
+        if kind == SELECTOR {
+            return self.selector(value);
+        }
+        let fields = shapes().get(kind).map_or(&[][..], Vec::as_slice);
+        self.enclosed('{', '}', fields.iter(), |writer, field| {
+            writer.key(field.name);
+            writer.field(field.holds, value.get(&field.member).unwrap_or(&Value::Null));
+        });
+    }
+
+    fn field(&mut self, holds: Holds, value: &Value) {
+        let empty = match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(map) => map.is_empty() && matches!(holds, Holds::Plain(_)),
+            _ => false,
+        };
+        match (holds, if self.blurs && empty { &Value::Null } else { value }) {
+            (Holds::Plain(zero), Value::Null) => self.out.push_str(zero),
+            (Holds::Pointer(_) | Holds::List(_), Value::Null) => self.out.push_str("null"),
+            (Holds::Plain(_), value) => self.plain(value),
+            (Holds::Struct(kind) | Holds::Pointer(kind), value) => self.structure(kind, value),
+            (Holds::List(kind), value) => {
+                let items = value.as_array().unwrap_or_default();
+                self.enclosed('[', ']', items.iter(), |writer, item| writer.structure(kind, item));
+            }
+        }
+    }
+
+    /// A value as it is.
+    fn plain(&mut self, value: &Value) {
+        match value {
+            Value::Object(map) => self.enclosed('{', '}', map.iter(), |writer, (key, value)| {
+                writer.key(key);
+                writer.plain(value);
+            }),
+            Value::Array(items) => self.enclosed('[', ']', items.iter(), Writer::plain),
+            // What could be taken for markup is spelled out.
+            other => self.out.push_str(
+                &json::write_to_string(other)
+                    .replace('<', "\\u003c")
+                    .replace('>', "\\u003e")
+                    .replace('&', "\\u0026"),
+            ),
+        }
+    }
+
+    /// A selector has the names of its members, those that say something.
+    fn selector(&mut self, value: &Value) {
+        let says = |value: &&Value| match value {
+            Value::Object(map) => !map.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            _ => false,
+        };
+        let members = ["matchLabels", "matchExpressions"];
+        let members = members.into_iter().filter_map(|key| Some((key, value.get(key).filter(says)?)));
+        let members: Vec<(&str, &Value)> = members.collect();
+        self.enclosed('{', '}', members.into_iter(), |writer, (key, value)| {
+            writer.key(key);
+            writer.plain(value);
+        });
+    }
+
+    fn key(&mut self, name: &str) {
+        self.plain(&Value::from(name));
+        self.out.push_str(if self.indent.is_some() { ": " } else { ":" });
+    }
+
+    fn enclosed<T>(
+        &mut self,
+        open: char,
+        close: char,
+        items: impl ExactSizeIterator<Item = T>,
+        mut write: impl FnMut(&mut Writer, T),
+    ) {
+        let empty = items.len() == 0;
+        self.out.push(open);
+        self.indent = self.indent.map(|indent| indent + 1);
+        for (i, item) in items.enumerate() {
+            if i > 0 {
+                self.out.push(',');
+            }
+            self.new_line();
+            write(self, item);
+        }
+        self.indent = self.indent.map(|indent| indent.saturating_sub(1));
+        if !empty {
+            self.new_line();
+        }
+        self.out.push(close);
+    }
+
+    fn new_line(&mut self) {
+        if let Some(indent) = self.indent {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n(' ', indent));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn every_type_that_is_named_is_there() {
+        for (kind, fields) in shapes() {
+            assert!(!fields.is_empty(), "{kind}");
+            for field in fields {
+                if let Holds::Struct(held) | Holds::Pointer(held) | Holds::List(held) = field.holds {
+                    assert!(held == SELECTOR || shapes().contains_key(held), "{kind}.{}: {held}", field.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn objects_have_all_their_fields() {
+        let toleration = value!({"key": "a<b", "tolerationSeconds": 3});
+        assert_eq!(
+            compact("Toleration", &toleration),
+            r#"{"Key":"a\u003cb","Operator":"","Value":"","Effect":"","TolerationSeconds":3}"#
+        );
+        let term = value!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]});
+        let expected = "{\n \"MatchExpressions\": [\n  {\n   \"Key\": \"a\",\n   \"Operator\": \"In\",\n   \"Values\": [\n    \"b\"\n   ]\n  }\n ],\n \"MatchFields\": null\n}";
+        assert_eq!(pretty("NodeSelectorTerm", &term), expected);
+        assert_eq!(compact_list("Toleration", &[]), "null");
+    }
+}

@@ -1,0 +1,123 @@
+//! A pod's volumes: their names, and exactly one source for each.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use crate::validation::pod_context::PodContext;
+use crate::validation::text::{list, member, required, text};
+use crate::validation::volume_claim::validate_volume_claim_template;
+use crate::validation::volume_source::SOURCES;
+
+/// The volumes containers may use: those with nothing wrong.
+pub(crate) struct Volumes<'a> {
+    all: &'a [Value],
+    refused: Vec<usize>,
+}
+
+impl<'a> Volumes<'a> {
+    pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
+        let mut all = self.all.iter().enumerate();
+        let found = all.find(|(i, volume)| text(volume, "name") == name && !self.refused.contains(i));
+        found.map(|(_, volume)| volume)
+    }
+}
+
+pub(crate) fn validate_volumes<'a>(
+    context: &PodContext<'a>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) -> Volumes<'a> {
+    let mut volumes = Volumes { all: list(context.spec, "volumes"), refused: Vec::new() };
+    for (i, volume) in volumes.all.iter().enumerate() {
+        let (at, before, name) = (at.index(i), errors.0.len(), text(volume, "name"));
+        validate_source(context, volume, &at, errors);
+        required(name, names::dns1123_label, &at.child("name"), errors);
+        let earlier = Volumes { all: volumes.all.get(..i).unwrap_or_default(), refused: Vec::new() };
+        if earlier.find(name).is_some()
+            && volumes.find(name).is_some_and(|first| !std::ptr::eq(first, volume))
+        {
+            errors.duplicate(at.child("name"), &Value::from(name));
+        }
+        if errors.0.len() > before {
+            volumes.refused.push(i);
+        }
+        validate_claim_is_not_generated(context, volume, &at, errors);
+    }
+    volumes
+}
+
+/// A claim that is made for an ephemeral volume is for that one only.
+fn validate_claim_is_not_generated(
+    context: &PodContext<'_>,
+    volume: &Value,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let (Some(claim), Some(pod)) = (member(volume, "persistentVolumeClaim"), context.pod_name()) else {
+        return;
+    };
+    let claim = text(claim, "claimName");
+    let Some(volume_name) = claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-')) else { return };
+    let mut others = list(context.spec, "volumes").iter();
+    if others.any(|other| text(other, "name") == volume_name && member(other, "ephemeral").is_some()) {
+        let why = "must not reference a PVC that gets created for an ephemeral volume";
+        errors.invalid(at.child("persistentVolumeClaim").child("claimName"), &Value::from(claim), why);
+    }
+}
+
+fn validate_source(context: &PodContext<'_>, volume: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    // Each source is looked for in upstream's order, but a volume is mostly one name and one source.
+    let mut found = false;
+    for source in SOURCES.iter().filter(|source| member(volume, source.key).is_some()) {
+        let value = volume.get(source.key).unwrap_or(&Value::Null);
+        if found {
+            errors.forbidden(at.child(source.forbidden_at), "may not specify more than 1 volume type");
+        } else {
+            (source.check)(context, value, &at.child(source.at), errors);
+        }
+        match source.key {
+            "iscsi" => validate_iscsi_name(volume, value, at, errors),
+            "ephemeral" if !found => validate_ephemeral(context, volume, value, at, errors),
+            _ => {}
+        }
+        found = true;
+    }
+    if !found {
+        errors.required(at, "must specify a volume type");
+    }
+}
+
+fn validate_iscsi_name(volume: &Value, iscsi: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    const MOST: usize = 64;
+    let (name, portal) = (text(volume, "name"), text(iscsi, "targetPortal"));
+    if member(iscsi, "initiatorName").is_some() && name.len() + 1 + portal.len() > MOST {
+        let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+        errors.invalid(at.child("name"), &Value::from(name), why);
+    }
+}
+
+/// A volume that comes and goes with the pod. Its claim is named after both.
+fn validate_ephemeral(
+    context: &PodContext<'_>,
+    volume: &Value,
+    ephemeral: &Value,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let source_at = at.child("ephemeral");
+    match member(ephemeral, "volumeClaimTemplate") {
+        None => errors.required(source_at.child("volumeClaimTemplate"), ""),
+        Some(template) => {
+            validate_volume_claim_template(template, &source_at.child("volumeClaimTemplate"), errors);
+        }
+    }
+    let (Some(pod), name) = (context.pod_name(), text(volume, "name")) else { return };
+    if name.is_empty() {
+        return;
+    }
+    let claim = format!("{pod}-{name}");
+    for complaint in names::dns1123_subdomain(&claim) {
+        let why = format!("PVC name \"{claim}\": {complaint}");
+        errors.invalid(at.child("name"), &Value::from(name), why);
+    }
+}

@@ -1,0 +1,149 @@
+//! Where containers see volumes: as directories, or as devices.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
+
+use crate::validation::path::{has_backsteps, local_descending};
+use crate::validation::pod_context::is;
+use crate::validation::text::{list, member, text};
+use crate::validation::volume::Volumes;
+
+/// Whether one of `items` has a text in a member. Upstream keeps the last path of each name, which only tells
+/// when a name is there twice, and that is refused anyway.
+fn has(items: &[Value], key: &str, wanted: &str) -> bool {
+    items.iter().any(|item| text(item, key) == wanted)
+}
+
+pub(crate) fn validate_volume_mounts(
+    container: &Value,
+    volumes: &Volumes<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    for (i, mount) in mounts.iter().enumerate() {
+        let mount_at = at.index(i);
+        let (name, path) = (text(mount, "name"), text(mount, "mountPath"));
+        if name.is_empty() {
+            errors.required(mount_at.child("name"), "");
+        }
+        if volumes.find(name).is_none() {
+            errors.not_found(mount_at.child("name"), &Value::from(name));
+        }
+        if path.is_empty() {
+            errors.required(mount_at.child("mountPath"), "");
+        }
+        let mut refuse = |key: &str, text: &str, why: &str| {
+            errors.invalid(mount_at.child(key), &Value::from(text), why);
+        };
+        if has(mounts.get(..i).unwrap_or_default(), "mountPath", path) {
+            refuse("mountPath", path, "must be unique");
+        }
+        if has(devices, "name", name) {
+            refuse("name", name, "must not already exist in volumeDevices");
+        }
+        if has(devices, "devicePath", path) {
+            refuse("mountPath", path, "must not already exist as a path in volumeDevices");
+        }
+        validate_sub_path(mount, &mount_at, at, errors);
+        validate_propagation(container, mount, &at.child("mountPropagation"), errors);
+        validate_recursive_read_only(mount, &at.child("recursiveReadOnly"), errors);
+    }
+}
+
+/// Part of a volume. Upstream says of which list the mount is, but not which mount.
+fn validate_sub_path(mount: &Value, mount_at: &Field<'_>, list_at: &Field<'_>, errors: &mut ErrorList) {
+    let (path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+    local_descending(path, &list_at.child("subPath"), errors);
+    if !expression.is_empty() && !path.is_empty() {
+        let why = "subPathExpr and subPath are mutually exclusive";
+        errors.invalid(mount_at.child("subPathExpr"), &Value::from(expression), why);
+    }
+    local_descending(expression, &list_at.child("subPathExpr"), errors);
+}
+
+fn validate_propagation(container: &Value, mount: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    match mount.get("mountPropagation").and_then(Value::as_str) {
+        None | Some("HostToContainer" | "None") => {}
+        Some("Bidirectional") => {
+            if !container.get("securityContext").is_some_and(|context| is(context, "privileged")) {
+                let why = "Bidirectional mount propagation is available only to privileged containers";
+                errors.forbidden(at, why);
+            }
+        }
+        Some(other) => {
+            errors.not_supported(at, &Value::from(other), &["Bidirectional", "HostToContainer", "None"]);
+        }
+    }
+}
+
+fn validate_recursive_read_only(mount: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    match mount.get("recursiveReadOnly").and_then(Value::as_str) {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if !is(mount, "readOnly") {
+                errors.forbidden(at, "may only be specified when readOnly is true");
+            }
+            if mount.get("mountPropagation").and_then(Value::as_str).is_some_and(|mode| mode != "None") {
+                let why = "may only be specified when mountPropagation is None or not specified";
+                errors.forbidden(at, why);
+            }
+        }
+        Some(other) => {
+            errors.not_supported(at, &Value::from(other), &["Disabled", "Enabled", "IfPossible"]);
+        }
+    }
+}
+
+pub(crate) fn validate_volume_devices(
+    container: &Value,
+    volumes: &Volumes<'_>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    for (i, device) in devices.iter().enumerate() {
+        let at = at.index(i);
+        let earlier = devices.get(..i).unwrap_or_default();
+        let (name, path) = (text(device, "name"), text(device, "devicePath"));
+        let refuse = |key: &str, text: &str, why: &str, errors: &mut ErrorList| {
+            errors.invalid(at.child(key), &Value::from(text), why);
+        };
+        if name.is_empty() {
+            errors.required(at.child("name"), "");
+        } else if has(earlier, "name", name) {
+            refuse("name", name, "must be unique", errors);
+        }
+        validate_is_claim(volumes.find(name), name, &at.child("name"), errors);
+        if path.is_empty() {
+            errors.required(at.child("devicePath"), "");
+        }
+        if !has_backsteps(path) && has(earlier, "devicePath", path) {
+            refuse("devicePath", path, "must be unique", errors);
+        }
+        if has_backsteps(path) {
+            refuse("devicePath", path, "can not contain backsteps ('..')", errors);
+        }
+        if has(mounts, "name", name) {
+            refuse("name", name, "must not already exist in volumeMounts", errors);
+        }
+        if has(mounts, "mountPath", path) {
+            refuse("devicePath", path, "must not already exist as a path in volumeMounts", errors);
+        }
+    }
+}
+
+/// Only what is claimed can be a device.
+fn validate_is_claim(volume: Option<&Value>, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let is_claim = |volume: &Value| {
+        ["persistentVolumeClaim", "ephemeral"].into_iter().any(|key| member(volume, key).is_some())
+    };
+    match volume {
+        None => errors.not_found(at, &Value::from(name)),
+        Some(volume) if !is_claim(volume) => {
+            let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            errors.invalid(at, &Value::from(name), why);
+        }
+        Some(_) => {}
+    }
+}
