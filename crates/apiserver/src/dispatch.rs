@@ -156,6 +156,9 @@ impl Server {
             now: jiff::Timestamp::now(),
             warnings: Vec::new(),
         };
+        if info.verb == "proxy" || (!call.at.rest.is_empty() && call.at.subresource != "proxy") {
+            return Err(Status::unknown_path());
+        }
         if info.verb.is_empty() || (info.verb_in_path && parts.method != Method::GET) {
             return Err(Status::method_not_allowed());
         }

@@ -77,9 +77,9 @@ pub(crate) fn parse(method: &Method, path: &str, watch: bool) -> Result<RequestI
         }
     };
     let (prefix, parts) = match parts {
-        [prefix @ ("watch" | "proxy")] => {
+        ["watch" | "proxy"] => {
             return Err(Status::unexplained(format!(
-                "failed to create RequestInfo: unable to determine kind and namespace from url, {prefix}"
+                "failed to create RequestInfo: unable to determine kind and namespace from url, {path}"
             )));
         }
         ["watch", rest @ ..] => (Some("watch"), rest),

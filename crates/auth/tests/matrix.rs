@@ -9,7 +9,7 @@ use corten_auth::{AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, ser
 
 /// The bootstrap policy and the bindings the table speaks of.
 fn cluster() -> Rbac {
-    let policy = bootstrap_policy().unwrap();
+    let policy = bootstrap_policy().expect("the bootstrap policy is good");
     let mut roles: BTreeMap<String, Value> =
         policy.cluster_roles.into_iter().map(|role| (meta::name(&role).to_owned(), role)).collect();
     aggregate_all(&mut roles);

@@ -11,7 +11,7 @@ use std::path::Path;
 use corten_api::conform::{Extent, conform};
 use corten_api::resources::{self, Resource};
 use corten_api::status::ErrorList;
-use corten_api::{Value, json, patch, yaml};
+use corten_api::{Str, Value, json, patch, yaml};
 use corten_registry::{Request, Rules, rules};
 use jiff::Timestamp;
 
@@ -158,30 +158,45 @@ fn any_tree_can_be_judged() {
     }
 }
 
+/// How many parts of one object are replaced; of more, these are spread evenly.
+const MOST_PARTS: usize = 200;
+
 /// The tree once for each of its parts and each thing that part might be instead.
 fn each_part_replaced(tree: &Value, seen: &mut dyn FnMut(Value)) {
-    for other in [Value::Null, Value::from(-7), Value::from("text"), Value::Array(vec![Value::Null])] {
-        seen(other);
-    }
-    match tree {
-        Value::Object(map) => {
-            for (key, part) in map.iter() {
-                each_part_replaced(part, &mut |other| {
-                    let mut map = map.clone();
-                    map.insert(key.clone(), other);
-                    seen(Value::Object(map));
-                });
-            }
+    let mut places = Vec::new();
+    collect_places(tree, &mut Vec::new(), &mut places);
+    for place in places.iter().step_by(places.len().div_ceil(MOST_PARTS)) {
+        for other in [Value::Null, Value::from(-7), Value::from("text"), Value::Array(vec![Value::Null])] {
+            let mut whole = tree.clone();
+            *part_of(&mut whole, place) = other;
+            seen(whole);
         }
-        Value::Array(items) => {
-            for (i, part) in items.iter().enumerate() {
-                each_part_replaced(part, &mut |other| {
-                    let mut items = items.clone();
-                    items[i] = other;
-                    seen(Value::Array(items));
-                });
-            }
-        }
-        _ => {}
     }
+}
+
+#[derive(Clone)]
+enum Step {
+    Member(Str),
+    Item(usize),
+}
+
+fn collect_places(tree: &Value, here: &mut Vec<Step>, places: &mut Vec<Vec<Step>>) {
+    places.push(here.clone());
+    let below: Vec<(Step, &Value)> = match tree {
+        Value::Object(map) => map.iter().map(|(key, part)| (Step::Member(key.clone()), part)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(i, part)| (Step::Item(i), part)).collect(),
+        _ => Vec::new(),
+    };
+    for (step, part) in below {
+        here.push(step);
+        collect_places(part, here, places);
+        here.pop();
+    }
+}
+
+fn part_of<'t>(tree: &'t mut Value, place: &[Step]) -> &'t mut Value {
+    place.iter().fold(tree, |tree, step| match step {
+        Step::Member(key) => tree.get_mut(key).expect("a member that was there"),
+        Step::Item(i) => &mut tree.as_array_mut().expect("a list that was there")[*i],
+    })
 }

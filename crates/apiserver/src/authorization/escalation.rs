@@ -4,7 +4,7 @@
 //! may all.
 
 use corten_api::{Status, Value, meta};
-use corten_auth::rbac::{self, MissingRole, RoleRef, Rule, describe_missing, rules_of, uncovered};
+use corten_auth::rbac::{self, MissingRole, RoleKind, RoleRef, Rule, describe_missing, rules_of, uncovered};
 use corten_auth::{Attributes, MASTERS};
 
 use super::full_authority;
@@ -67,7 +67,11 @@ fn check_binding(call: &Call, binding: &Value, old: Option<&Value>) -> Result<()
     let rules = call.backend.authorizer.rbac.read().role_rules(&role, namespace).map(<[Rule]>::to_vec);
     match rules {
         Ok(rules) => refuse_excess(call, binding, &rules),
-        Err(MissingRole::NotFound(kind, name)) => Err(Status::not_found(rbac::GROUP, kind.resource(), &name)),
+        Err(MissingRole::NotFound(RoleKind::Role, _)) if namespace.is_empty() => {
+            Err(Status::bad_request("Namespace parameter required."))
+        }
+        // Upstream names the resource of the request.
+        Err(MissingRole::NotFound(_, name)) => Err(Status::not_found(rbac::GROUP, call.served.name(), &name)),
         Err(unsupported) => Err(Status::unexplained(unsupported.to_string())),
     }
 }
@@ -87,7 +91,8 @@ fn refuse_excess(call: &Call, object: &Value, granted: &[Rule]) -> Result<(), St
         groups.join(" "),
         describe_missing(&missing)
     );
-    if let Some(errors) = rbac::summary(held.missing.iter().map(MissingRole::as_resource)) {
+    let missing_roles = held.missing.iter().map(|role| role.not_found_as(call.served.name()));
+    if let Some(errors) = rbac::summary(missing_roles) {
         why.push_str(&format!("; resolution errors: [{errors}]"));
     }
     Err(Status::forbidden(rbac::GROUP, call.served.name(), meta::name(object), why))

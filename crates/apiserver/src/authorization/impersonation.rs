@@ -1,16 +1,19 @@
 //! In whose name a request is done: the `Impersonate-*` headers.
 //!
-//! There are five ways to be allowed, tried in this order; the first refusal is what the client hears. The
-//! constrained ones need two rights: to be that user (`impersonate:<way>`), and to do just this in their name
-//! (`impersonate-on:<way>:<verb>`). The plain one, `impersonate`, needs the right to be that user only.
+//! There are five ways to be allowed, tried in this order but for the one that last worked for whoever asks,
+//! which comes first; the first refusal is what the client hears. The constrained ones need two rights: to be
+//! that user (`impersonate:<way>`), and to do just this in their name (`impersonate-on:<way>:<verb>`). The
+//! plain one, `impersonate`, needs the right to be that user only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use corten_api::status::quoted;
 use corten_api::{Status, names};
 use corten_auth::{
     ANONYMOUS, AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, node, service_account,
 };
+
+use parking_lot::Mutex;
 
 use super::{Authorizer, refusal, require};
 use crate::request::percent_decode;
@@ -42,14 +45,44 @@ pub(super) fn impersonate(
     asked: &Attributes<'_>,
 ) -> Result<Option<User>, Status> {
     let Some(wanted) = wanted(headers)? else { return Ok(None) };
+    let user = asked.user;
+    let last = authorizer.last_ways.of(user);
+    let others = WAYS.into_iter().filter(|way| Some(*way) != last);
     let mut first = None;
-    for way in WAYS.into_iter().filter(|way| way.applies(&wanted, asked.user)) {
+    for way in last.into_iter().chain(others).filter(|way| way.applies(&wanted, user)) {
         match (Check { authorizer, way, asked }).become_user(&wanted) {
-            Ok(user) => return Ok(Some(user)),
+            Ok(other) => {
+                authorizer.last_ways.remember(user, way);
+                return Ok(Some(other));
+            }
             Err(refused) => first = first.or(Some(refused)),
         }
     }
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// The way in which each user last succeeded: it is tried first, and its refusal is the one that is told.
+#[derive(Default)]
+pub(super) struct LastWays(Mutex<HashMap<String, Way>>);
+
+impl LastWays {
+    /// So many users are remembered.
+    const MANY: usize = 10_000;
+
+    fn of(&self, user: &User) -> Option<Way> {
+        self.0.lock().get(&user.name).copied()
+    }
+
+    fn remember(&self, user: &User, way: Way) {
+        let mut ways = self.0.lock();
+        if ways.get(&user.name) == Some(&way) {
+            return;
+        }
+        if ways.len() >= Self::MANY {
+            ways.clear();
+        }
+        ways.insert(user.name.clone(), way);
+    }
 }
 
 /// What the headers say, as they say it.

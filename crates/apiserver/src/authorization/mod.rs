@@ -21,6 +21,7 @@ pub use modes::AuthorizationModes;
 pub(crate) use request::admit;
 
 use crate::call::Backend;
+use impersonation::LastWays;
 use modes::Mode;
 use node_feed::NodeFeed;
 use rbac_feed::RbacFeed;
@@ -32,6 +33,7 @@ pub(crate) struct Authorizer {
     rbac: RbacFeed,
     node: NodeFeed,
     node_rules: Vec<Rule>,
+    last_ways: LastWays,
 }
 
 /// All that a user may do in a namespace, as far as it can be listed.
@@ -51,6 +53,7 @@ impl Authorizer {
             rbac: RbacFeed::start(store),
             node: if follows_nodes { NodeFeed::start(store) } else { NodeFeed::default() },
             node_rules: rbac::node_rules(),
+            last_ways: LastWays::default(),
             modes,
         }
     }

@@ -159,7 +159,10 @@ pub(super) fn for_update(
     let namespaced = call.served.resource.namespaced;
     rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
     accept(call, object, &errors)?;
-    call.warnings.extend((rules.warnings)(object, Some(old)));
+    // What a client is told of an object, it is told where it writes the object.
+    if subresource.is_empty() {
+        call.warnings.extend((rules.warnings)(object, Some(old)));
+    }
     Ok(())
 }
 

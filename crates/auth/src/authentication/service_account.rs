@@ -7,7 +7,7 @@ use corten_api::{Map, Value, meta, time};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CREDENTIAL_ID, Refusal};
-use crate::{AUTHENTICATED, User};
+use crate::{AUTHENTICATED, User, service_account};
 
 /// How far clocks may differ, and how long what is deleted still counts.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -19,16 +19,13 @@ const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
 /// The name a service account has as a user.
 pub fn username(namespace: &str, name: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{name}")
+    service_account::user_name(namespace, name)
 }
 
 /// The user a service account is.
 pub fn user(namespace: &str, name: &str, uid: &str) -> User {
-    let groups = vec![
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{namespace}"),
-        AUTHENTICATED.to_owned(),
-    ];
+    let mut groups = service_account::groups(namespace);
+    groups.push(AUTHENTICATED.to_owned());
     User { name: username(namespace, name), uid: uid.to_owned(), groups, ..User::default() }
 }
 

@@ -271,22 +271,12 @@ impl Matches {
     }
 }
 
-impl RoleKind {
-    /// The resource of roles of this kind.
-    pub fn resource(self) -> &'static str {
-        match self {
-            RoleKind::Role => "roles",
-            RoleKind::ClusterRole => "clusterroles",
-        }
-    }
-}
-
 impl MissingRole {
-    /// How the role's own resource says that it is not there.
-    pub fn as_resource(&self) -> String {
+    /// How a request on a resource says that it is not there.
+    pub fn not_found_as(&self, resource: &str) -> String {
         match self {
-            MissingRole::NotFound(kind, name) => {
-                format!("{}.{} {} not found", kind.resource(), super::GROUP, quoted(name))
+            MissingRole::NotFound(_, name) => {
+                format!("{resource}.{} {} not found", super::GROUP, quoted(name))
             }
             other => other.to_string(),
         }
@@ -296,10 +286,8 @@ impl MissingRole {
 impl fmt::Display for MissingRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MissingRole::NotFound(kind, name) => {
-                let kind = kind.resource().trim_end_matches('s');
-                write!(f, "{kind}.{} {} not found", super::GROUP, quoted(name))
-            }
+            MissingRole::NotFound(RoleKind::Role, _) => f.write_str(&self.not_found_as("role")),
+            MissingRole::NotFound(RoleKind::ClusterRole, _) => f.write_str(&self.not_found_as("clusterrole")),
             MissingRole::Unsupported(kind) => {
                 write!(f, "unsupported role reference kind: {}", quoted(kind))
             }

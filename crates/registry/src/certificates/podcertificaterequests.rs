@@ -1,5 +1,7 @@
 //! Pod certificate requests: a kubelet asks for a certificate on a pod's behalf.
 
+mod validate;
+
 use corten_api::Value;
 
 use crate::prepare::{
@@ -18,6 +20,9 @@ pub(crate) const RULES: Rules = Rules {
     prepare_update: keep_status,
     prepare_subresource: status_keeps_spec_and_metadata,
     reset_fields: resets_spec_and_metadata_or_status,
+    validate_create: validate::validate_create,
+    validate_update: validate::validate_update,
+    validate_subresource: validate::validate_subresource,
     unconditional_update: false,
     selectable: &[
         Selectable { label: "spec.signerName", value: |o| field(o, &["spec", "signerName"]) },

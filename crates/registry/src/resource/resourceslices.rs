@@ -1,5 +1,6 @@
 //! Resource slices: devices a driver offers.
 
+mod capacity;
 mod devices;
 mod validate;
 

@@ -4,10 +4,10 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::env::{validate_env, validate_env_from};
+use crate::validation::fields::one_of;
 use crate::validation::pod_context::PodContext;
-use crate::validation::pod_spec::one_of;
 use crate::validation::ports::validate_ports;
-use crate::validation::resources::validate_container_resources;
+use crate::validation::requirements::validate_container_resources;
 use crate::validation::security_context::validate_security_context;
 use crate::validation::text::{list, member, required, text};
 use crate::validation::volume::Volumes;

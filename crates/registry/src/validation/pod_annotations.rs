@@ -13,6 +13,8 @@ pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 pub(crate) const APPARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 pub(crate) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 pub(crate) const SECCOMP_PREFIX: &str = "container.seccomp.security.alpha.kubernetes.io/";
+pub(crate) const SECCOMP_FIELD: &str = "seccompProfile";
+pub(crate) const APPARMOR_FIELD: &str = "appArmorProfile";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -103,37 +105,51 @@ pub(crate) fn validate_profiles_match(
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
-    if metadata.get("annotations").is_none() {
+    let is_old =
+        |key: &Str| key == SECCOMP_POD || key.starts_with(SECCOMP_PREFIX) || key.starts_with(APPARMOR_PREFIX);
+    if !annotations(metadata).any(|(key, _)| is_old(key)) {
         return;
     }
-    let profile =
-        |owner: &Value, key: &str| owner.at(&["securityContext", key]).filter(|p| !p.is_null()).cloned();
-    if let (Some(annotation), Some(field)) =
-        (annotation(metadata, SECCOMP_POD), profile(spec, "seccompProfile"))
+    if let (Some(annotation), Some(field)) = (annotation(metadata, SECCOMP_POD), profile(spec, SECCOMP_FIELD))
     {
         let at = at.child("securityContext");
-        validate_seccomp_matches(annotation, &field, &at.child("seccompProfile"), errors);
+        validate_seccomp_matches(annotation, field, &at.child(SECCOMP_FIELD), errors);
     }
     visit_containers(spec, at, errors, &mut |container, at, errors| {
-        let key = format!("{SECCOMP_PREFIX}{}", text(container, "name"));
-        let (Some(annotation), Some(field)) =
-            (annotation(metadata, &key), profile(container, "seccompProfile"))
-        else {
+        let of_container = container_annotation(metadata, SECCOMP_PREFIX, container);
+        let (Some(annotation), Some(field)) = (of_container, profile(container, SECCOMP_FIELD)) else {
             return;
         };
         let at = at.child("securityContext");
-        validate_seccomp_matches(annotation, &field, &at.child("seccompProfile"), errors);
+        validate_seccomp_matches(annotation, field, &at.child(SECCOMP_FIELD), errors);
     });
     if member(spec, "os").is_some_and(|os| text(os, "name") == "windows") {
         return;
     }
     visit_containers(spec, at, errors, &mut |container, at, errors| {
-        let key = format!("{APPARMOR_PREFIX}{}", text(container, "name"));
-        let own = profile(container, "appArmorProfile").or_else(|| profile(spec, "appArmorProfile"));
-        let (Some(annotation), Some(field)) = (annotation(metadata, &key), own) else { return };
+        let of_container = container_annotation(metadata, APPARMOR_PREFIX, container);
+        let own = profile(container, APPARMOR_FIELD).or_else(|| profile(spec, APPARMOR_FIELD));
+        let (Some(annotation), Some(field)) = (of_container, own) else { return };
         let at = at.child("securityContext");
-        validate_apparmor_matches(annotation, &field, &at.child("appArmorProfile"), errors);
+        validate_apparmor_matches(annotation, field, &at.child(APPARMOR_FIELD), errors);
     });
+}
+
+/// A profile in the security context of a pod or container.
+pub(crate) fn profile<'v>(owner: &'v Value, key: &str) -> Option<&'v Value> {
+    owner.at(&["securityContext", key]).filter(|profile| !profile.is_null())
+}
+
+/// The annotation that is about a container, by its prefix.
+pub(crate) fn container_annotation<'v>(
+    metadata: &'v Value,
+    prefix: &str,
+    container: &Value,
+) -> Option<&'v str> {
+    let name = text(container, "name");
+    let mut annotations = annotations(metadata);
+    let own = annotations.find(|(key, _)| key.strip_prefix(prefix) == Some(name));
+    own.map(|(_, value)| value)
 }
 
 /// Some annotations stay as they are for as long as the pod is there.

@@ -7,9 +7,8 @@ use corten_api::{Field, Value, names};
 use crate::validation::internal_form;
 use crate::validation::pod_annotations::{MIRROR, annotation};
 use crate::validation::pod_context::{PodContext, WHOLE_POD, is_sidecar};
-use crate::validation::resources::{
-    amount, entries, is_huge_page, spelled, validate_requirements, validate_resource_name,
-};
+use crate::validation::requirements::validate_requirements;
+use crate::validation::resources::{amount, entries, is_huge_page, spelled, validate_resource_name};
 use crate::validation::text::{complain, list, member, text};
 
 pub(crate) fn validate_resource_claims(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {

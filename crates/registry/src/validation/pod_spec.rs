@@ -7,11 +7,12 @@ use corten_api::{Field, Value, names};
 use crate::validation::containers::{
     validate_containers, validate_ephemeral_containers, validate_init_containers,
 };
+use crate::validation::fields::one_of;
 use crate::validation::label_selector::validate_labels;
 use crate::validation::pod_context::{PodContext, visit_containers};
 use crate::validation::pod_network::{validate_dns_config, validate_host_aliases, validate_host_ports};
 use crate::validation::pod_resources::{validate_pod_resources, validate_resource_claims};
-use crate::validation::resources::validate_overhead;
+use crate::validation::requirements::validate_overhead;
 use crate::validation::security_context::validate_pod_security_context;
 use crate::validation::text::{complain, list, member, optional, text};
 use crate::validation::toleration::validate_tolerations;
@@ -79,28 +80,6 @@ fn validate_names_and_the_rest(context: &PodContext<'_>, at: &Field<'_>, errors:
     windows::validate_os(context, at, errors);
     validate_scheduling_group(spec, &at.child("schedulingGroup"), errors);
     validate_file_key_volumes(spec, at, errors);
-}
-
-/// A member that must be one of a few words.
-pub(crate) fn one_of(value: &Value, key: &str, words: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
-    match text(value, key) {
-        "" => errors.required(at.child(key), ""),
-        word if words.contains(&word) => {}
-        other => errors.not_supported(at.child(key), &Value::from(other), words),
-    }
-}
-
-/// A member that must be one of a few words if it is there.
-pub(crate) fn optional_one_of(
-    value: &Value,
-    key: &str,
-    words: &[&str],
-    at: &Field<'_>,
-    errors: &mut ErrorList,
-) {
-    if let Some(word) = value.get(key).and_then(Value::as_str).filter(|word| !words.contains(word)) {
-        errors.not_supported(at.child(key), &Value::from(word), words);
-    }
 }
 
 fn validate_readiness_gates(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {

@@ -7,7 +7,10 @@ use corten_api::{Field, Map, Value, names};
 use crate::validation::ip::ip_warning;
 use crate::validation::node_labels::deprecation;
 use crate::validation::number::{given, int};
-use crate::validation::pod_annotations::{APPARMOR_PREFIX, SECCOMP_POD, SECCOMP_PREFIX, annotation};
+use crate::validation::pod_annotations::{
+    APPARMOR_FIELD, APPARMOR_PREFIX, SECCOMP_FIELD, SECCOMP_POD, SECCOMP_PREFIX, annotation,
+    container_annotation, profile,
+};
 use crate::validation::pod_context::CONTAINER_LISTS;
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{list, member, text};
@@ -176,14 +179,10 @@ fn warn_of_fractions<const N: usize>(
     }
 }
 
-fn has_profile(owner: &Value, key: &str) -> bool {
-    owner.at(&["securityContext", key]).is_some_and(|profile| !profile.is_null())
-}
-
 const NO_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
 fn warn_of_pod_seccomp(metadata: &Value, spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
-    if annotation(metadata, SECCOMP_POD).is_some() && !has_profile(spec, "seccompProfile") {
+    if annotation(metadata, SECCOMP_POD).is_some() && profile(spec, SECCOMP_FIELD).is_none() {
         warnings.push(format!("{}: {NO_SECCOMP}", at.key(SECCOMP_POD)));
     }
 }
@@ -197,25 +196,21 @@ fn warn_of_profiles(
     at: &Field<'_>,
     warnings: &mut Vec<String>,
 ) {
-    if metadata.get("annotations").is_none() {
-        return;
+    let name = text(container, "name");
+    let seccomp = container_annotation(metadata, SECCOMP_PREFIX, container);
+    if seccomp.is_some() && profile(container, SECCOMP_FIELD).is_none() {
+        warnings.push(format!("{}: {NO_SECCOMP}", at.key(&format!("{SECCOMP_PREFIX}{name}"))));
     }
-    let key = format!("{SECCOMP_PREFIX}{}", text(container, "name"));
-    if annotation(metadata, &key).is_some() && !has_profile(container, "seccompProfile") {
-        warnings.push(format!("{}: {NO_SECCOMP}", at.key(&key)));
-    }
-    let key = format!("{APPARMOR_PREFIX}{}", text(container, "name"));
-    let Some(annotated) = annotation(metadata, &key) else { return };
-    let of_pod = spec.at(&["securityContext", "appArmorProfile"]).filter(|profile| !profile.is_null());
-    let same = of_pod.is_some_and(|profile| match text(profile, "type") {
+    let Some(annotated) = container_annotation(metadata, APPARMOR_PREFIX, container) else { return };
+    let same = profile(spec, APPARMOR_FIELD).is_some_and(|profile| match text(profile, "type") {
         "Unconfined" => annotated == "unconfined",
         "RuntimeDefault" => annotated == "runtime/default",
         "Localhost" => annotated.strip_prefix("localhost/") == Some(text(profile, "localhostProfile")),
         _ => false,
     });
-    if is_template && !has_profile(container, "appArmorProfile") && !same {
+    if is_template && profile(container, APPARMOR_FIELD).is_none() && !same {
         let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-        warnings.push(format!("{}: {why}", at.key(&key)));
+        warnings.push(format!("{}: {why}", at.key(&format!("{APPARMOR_PREFIX}{name}"))));
     }
 }
 

@@ -3,8 +3,8 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
+use crate::validation::fields::one_of;
 use crate::validation::number::int;
-use crate::validation::pod_spec::one_of;
 use crate::validation::text::{complain, list, port_number, text};
 
 pub(crate) fn validate_ports(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {

@@ -3,10 +3,10 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
+use crate::validation::fields::any_of;
 use crate::validation::internal_form;
 use crate::validation::number::{id, optional_id};
 use crate::validation::pod_context::{PodContext, is};
-use crate::validation::pod_spec::optional_one_of;
 use crate::validation::security_profile::{validate_apparmor_profile, validate_seccomp_profile};
 use crate::validation::text::{list, member, text};
 use crate::validation::tolerance;
@@ -28,12 +28,12 @@ pub(crate) fn validate_pod_security_context(
         id(group.as_int().unwrap_or(0), &at.child("supplementalGroups").index(i), errors);
     }
     validate_sysctls(context, list(security, "sysctls"), &at.child("sysctls"), errors);
-    optional_one_of(security, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], at, errors);
+    any_of(security, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], at, errors);
     validate_seccomp_profile(security, at, errors);
     validate_windows_options(security, at, errors);
     validate_apparmor_profile(security, at, errors);
-    optional_one_of(security, "supplementalGroupsPolicy", &["Merge", "Strict"], at, errors);
-    optional_one_of(security, "seLinuxChangePolicy", &["MountOption", "Recursive"], at, errors);
+    any_of(security, "supplementalGroupsPolicy", &["Merge", "Strict"], at, errors);
+    any_of(security, "seLinuxChangePolicy", &["MountOption", "Recursive"], at, errors);
 }
 
 fn validate_sysctls(context: &PodContext<'_>, sysctls: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
@@ -99,7 +99,7 @@ pub(crate) fn validate_security_context(
     for key in ["runAsUser", "runAsGroup"] {
         optional_id(security, key, at, errors);
     }
-    optional_one_of(security, "procMount", &["Default", "Unmasked"], at, errors);
+    any_of(security, "procMount", &["Default", "Unmasked"], at, errors);
     if text(security, "procMount") == "Unmasked" && context.host_users() {
         let why = "`hostUsers` must be false to use `Unmasked`";
         errors.invalid(at.child("procMount"), &Value::from("Unmasked"), why);

@@ -3,10 +3,10 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
 
+use crate::validation::fields::any_of;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::number::{given, int, positive};
 use crate::validation::pod_context::PodContext;
-use crate::validation::pod_spec::optional_one_of;
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::tolerance;
 
@@ -36,7 +36,7 @@ pub(crate) fn validate_topology_spread_constraints(
         }
         validate_min_domains(constraint, action, &at.child("minDomains"), errors);
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            optional_one_of(constraint, policy, &["Honor", "Ignore"], &at, errors);
+            any_of(constraint, policy, &["Honor", "Ignore"], &at, errors);
         }
         let selector = member(constraint, "labelSelector");
         validate_spread_label_keys(context, constraint, selector, &at, errors);

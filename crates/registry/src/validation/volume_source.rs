@@ -6,10 +6,10 @@ use corten_api::{Field, Map, Value, names};
 use crate::validation::container::validate_pull_policy;
 use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::env::{validate_field_ref, validate_resource_field_ref};
+use crate::validation::fields::any_of;
 use crate::validation::number::{given, in_range, int};
 use crate::validation::path::{file_mode, local_descending, local_non_reserved, no_backsteps};
 use crate::validation::pod_context::{PodContext, is};
-use crate::validation::pod_spec::optional_one_of;
 use crate::validation::projected_volume::validate_projected;
 use crate::validation::resources::amount;
 use crate::validation::text::{complain, list, member, optional, required, text};
@@ -128,7 +128,7 @@ pub(crate) fn validate_host_path(path: &Value, at: &Field<'_>, errors: &mut Erro
         "" => errors.required(at.child("path"), ""),
         name => {
             no_backsteps(name, &at.child("path"), errors);
-            optional_one_of(path, "type", &TYPES, at, errors);
+            any_of(path, "type", &TYPES, at, errors);
         }
     }
 }
@@ -308,8 +308,8 @@ pub(crate) fn validate_flex_volume(flex: &Value, at: &Field<'_>, errors: &mut Er
 
 pub(crate) fn validate_azure_disk(disk: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     need(disk, &["diskName", "diskURI"], at, errors);
-    optional_one_of(disk, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
-    optional_one_of(disk, "kind", &["Dedicated", "Managed", "Shared"], at, errors);
+    any_of(disk, "cachingMode", &["None", "ReadOnly", "ReadWrite"], at, errors);
+    any_of(disk, "kind", &["Dedicated", "Managed", "Shared"], at, errors);
     let uri = text(disk, "diskURI");
     let (begins, form) = match disk.get("kind").and_then(Value::as_str) {
         None => return,

@@ -83,9 +83,14 @@ async fn plain_impersonation_needs_a_right_to_each_part() {
         ("jane", "user=", "themselves"),
         ("helpdesk", "user=bob", r#"bob ["system:authenticated"]  {}"#),
         (
+            "jane",
+            "user=bob",
+            r#"403 pods is forbidden: User "jane" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "ns""#,
+        ),
+        (
             "helpdesk",
             "user=bob, group=system:masters",
-            r#"403 pods is forbidden: User "helpdesk" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "ns""#,
+            r#"403 groups "system:masters" is forbidden: User "helpdesk" cannot impersonate resource "groups" in API group "" at the cluster scope"#,
         ),
         ("deputy", "user=bob, group=devs, group=ops", r#"bob ["devs", "ops", "system:authenticated"]  {}"#),
         (

@@ -115,8 +115,8 @@ fn missing_roles_are_told() {
     let resolved = rbac.rules_for(&jane, "ns");
     assert!(resolved.rules.is_empty());
     assert_eq!(
-        summary(resolved.missing.iter().map(MissingRole::as_resource)).unwrap(),
-        "[clusterroles.rbac.authorization.k8s.io \"reader\" not found, roles.rbac.authorization.k8s.io \"writer\" not found]"
+        summary(resolved.missing.iter().map(|role| role.not_found_as("roles"))).unwrap(),
+        "[roles.rbac.authorization.k8s.io \"reader\" not found, roles.rbac.authorization.k8s.io \"writer\" not found]"
     );
 }
 

@@ -5,12 +5,12 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::prepare::{copy, same};
+use crate::validation::diff;
 use crate::validation::fields::{IMMUTABLE, entries, part};
 use crate::validation::internal_form::pretty;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::resources::{amount, is_native, spelled, validate_quantity};
 use crate::validation::text::{complain, list, member, text};
-use crate::validation::unified_diff::unified_diff;
 use crate::validation::volume_claim::validate_volume_claim_spec;
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -99,7 +99,7 @@ fn validate_spec_is_kept(claim: &Value, old: &Value, from_annotation: bool, erro
     copy_equal_amounts(&mut new, &kept);
     let (before, shown) = (pretty(SPEC_TYPE, &kept), pretty(SPEC_TYPE, &new));
     if before != shown {
-        let diff = unified_diff(&before, &shown);
+        let diff = diff::unified(&before, &shown);
         errors.forbidden(SPEC, format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{diff}"));
     }
 }

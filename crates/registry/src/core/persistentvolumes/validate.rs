@@ -5,13 +5,13 @@ use corten_api::{Field, Value, names};
 
 use super::sources;
 use crate::prepare::{copy, same};
+use crate::validation::diff;
 use crate::validation::fields::{IMMUTABLE, any_of, entries, part};
 use crate::validation::internal_form;
 use crate::validation::node_labels::expression_warnings;
 use crate::validation::node_selector::{NodeSelectorValues, has_invalid_values, validate_node_selector};
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{complain, list, member, text};
-use crate::validation::unified_diff::unified_diff;
 use crate::validation::volume_claim::validate_access_modes;
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -176,7 +176,7 @@ fn validate_source_is_kept(volume: &Value, old: &Value, errors: &mut ErrorList) 
         shown = internal_form::pretty(SOURCE, &spec);
     }
     if shown != before {
-        let diff = unified_diff(&before, &shown);
+        let diff = diff::unified(&before, &shown);
         let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
         errors.forbidden(SPEC.child("persistentvolumesource"), why);
     }

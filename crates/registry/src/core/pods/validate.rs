@@ -9,6 +9,8 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::container::validate_image_is_trimmed;
+use crate::validation::diff;
+use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::number::{given, non_negative};
 use crate::validation::pod_annotations::{
@@ -18,16 +20,11 @@ use crate::validation::pod_context::{PodContext, WHOLE_POD};
 use crate::validation::pod_spec::validate_pod_spec;
 use crate::validation::pod_warnings::pod_warnings;
 use crate::validation::text::{list, member, text};
-use crate::validation::unified_diff::unified_diff;
 
 pub(super) use update::validate_update;
 
 const METADATA: Field<'static> = Field::new("metadata");
 const SPEC: Field<'static> = Field::new("spec");
-
-fn part<'v>(pod: &'v Value, key: &str) -> &'v Value {
-    pod.get(key).unwrap_or(&Value::Null)
-}
 
 pub(super) fn validate_create(pod: &Value, errors: &mut ErrorList) {
     validate_metadata_and_spec(pod, None, errors);
@@ -141,7 +138,7 @@ fn validate_ephemeral_containers(pod: &Value, old: &Value, errors: &mut ErrorLis
             }
             Some(new) if new != container && !internal_form::same("EphemeralContainer", container, new) => {
                 let form = |container| internal_form::pretty("EphemeralContainer", container);
-                let diff = unified_diff(&form(container), &form(new));
+                let diff = diff::unified(&form(container), &form(new));
                 let why = format!("existing ephemeral containers {shown} may not be changed\n{diff}");
                 errors.forbidden(at, why);
             }

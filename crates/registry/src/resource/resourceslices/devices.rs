@@ -1,14 +1,16 @@
 //! What a device of a slice may say: its attributes, capacities, taints and nodes.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Map, Value, names};
+use corten_api::{Field, Value, names};
 
+use super::capacity::validate_request_policy;
 use super::validate::validate_counters;
 use crate::prepare::same;
 use crate::resource::validate::{
     validate_binding_conditions, validate_items, validate_keyed_items, validate_label,
     validate_qualified_name, validate_taint,
 };
+use crate::validation::fields::entries;
 use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
 use crate::validation::text::{complain, list, member, text};
 
@@ -41,8 +43,10 @@ pub(super) fn validate_device(
         for (name, capacity) in entries(device, "capacity") {
             let at = at.child("capacity");
             validate_qualified_name(name, &at, errors);
-            if !shared && member(capacity, "requestPolicy").is_some() {
-                let at = at.key(name);
+            let at = at.key(name);
+            if shared {
+                validate_request_policy(capacity, &at, errors);
+            } else if member(capacity, "requestPolicy").is_some() {
                 errors.forbidden(at.child("requestPolicy"), "allowMultipleAllocations must be true");
             }
         }
@@ -61,11 +65,6 @@ pub(super) fn validate_device(
     });
     validate_nodes(device, per_device_nodes, at, errors);
     validate_binding_conditions(device, at, errors);
-}
-
-fn entries<'v>(device: &'v Value, key: &str) -> impl Iterator<Item = (&'v str, &'v Value)> {
-    let map = device.get(key).and_then(Value::as_object);
-    map.map(Map::iter).into_iter().flatten().map(|(name, value)| (name.as_str(), value))
 }
 
 pub(super) fn has_list_values(device: &Value) -> bool {

@@ -4,8 +4,9 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value};
 
 use super::super::qos;
-use super::{SPEC, is_mirror, only_forbidden, part, validate_metadata_and_spec};
+use super::{SPEC, is_mirror, only_forbidden, validate_metadata_and_spec};
 use crate::prepare::copy;
+use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::pod_context::is_sidecar;
 use crate::validation::text::{list, member, text};

@@ -3,8 +3,9 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
-use super::{part, validate_annotations};
+use super::validate_annotations;
 use crate::table::str_at;
+use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::ip::{legacy_ip, parse_sloppy};
 use crate::validation::number::{id, int};

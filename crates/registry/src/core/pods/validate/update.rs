@@ -4,14 +4,15 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value};
 
-use super::{SPEC, part, validate_annotations, validate_metadata_and_spec};
+use super::{SPEC, validate_annotations, validate_metadata_and_spec};
 use crate::prepare::{copy, same};
 use crate::validation::container::validate_image_is_trimmed;
+use crate::validation::diff;
+use crate::validation::fields::part;
 use crate::validation::internal_form;
 use crate::validation::number::{given, in_range};
 use crate::validation::text::{list, text};
 use crate::validation::toleration::validate_tolerations;
-use crate::validation::unified_diff::unified_diff;
 
 const DEADLINE: &str = "activeDeadlineSeconds";
 const MOST_SECONDS: i64 = i32::MAX as i64;
@@ -40,7 +41,7 @@ pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut ErrorList) 
     let masked = masked(spec, old_spec, errors);
     if masked != *old_spec && !internal_form::same("PodSpec", old_spec, &masked) {
         let form = |spec| internal_form::pretty("PodSpec", spec);
-        let diff = unified_diff(&form(old_spec), &form(&masked));
+        let diff = diff::unified(&form(old_spec), &form(&masked));
         errors.forbidden(SPEC, format!("pod updates may not change fields other than {MUTABLE}\n{diff}"));
     }
 }

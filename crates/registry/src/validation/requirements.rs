@@ -1,0 +1,173 @@
+//! What containers request and are limited to, and the claims they use.
+
+use corten_api::status::ErrorList;
+use corten_api::{Field, Value, names};
+
+use crate::validation::pod_context::PodContext;
+use crate::validation::resources::{
+    amount, entries, is_divisible_huge_page, is_huge_page, is_overcommit_allowed, spelled,
+    validate_container_resource_name, validate_quantity,
+};
+use crate::validation::text::{complain, list, text};
+use crate::validation::tolerance;
+
+type CheckName = fn(&str, &Field<'_>, &mut ErrorList);
+
+pub(crate) fn validate_container_resources(
+    context: &PodContext<'_>,
+    container: &Value,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    if let Some(resources) = container.get("resources") {
+        validate_requirements(context, resources, validate_container_resource_name, at, errors);
+    }
+}
+
+/// Limits and requests, and how they go together.
+pub(crate) fn validate_requirements(
+    context: &PodContext<'_>,
+    resources: &Value,
+    check_name: CheckName,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let (limits, requests) = (resources.get("limits"), resources.get("requests"));
+    validate_list(context, limits, check_name, &at.child("limits"), errors);
+    let requests_at = at.child("requests");
+    for (name, value) in entries(requests) {
+        validate_entry(name, value, check_name, &requests_at.key(name), errors);
+        validate_against_limit(name, value, limits, at, errors);
+        validate_huge_pages(context, name, value, &requests_at.key(name), errors);
+    }
+    let all = || entries(limits).chain(entries(requests)).map(|(name, _)| name);
+    let has_huge_pages = all().any(|name| is_huge_page(name));
+    if has_huge_pages && !all().any(|name| matches!(name.as_str(), "cpu" | "memory")) {
+        errors.forbidden(at, "HugePages require cpu or memory");
+    }
+    validate_claims(context, list(resources, "claims"), &at.child("claims"), errors);
+}
+
+fn validate_list(
+    context: &PodContext<'_>,
+    resources: Option<&Value>,
+    check_name: CheckName,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    for (name, value) in entries(resources) {
+        validate_entry(name, value, check_name, &at.key(name), errors);
+        validate_huge_pages(context, name, value, &at.key(name), errors);
+    }
+}
+
+fn validate_entry(name: &str, value: &Value, check_name: CheckName, at: &Field<'_>, errors: &mut ErrorList) {
+    check_name(name, at, errors);
+    validate_quantity(name, value, at, errors);
+}
+
+fn validate_against_limit(
+    name: &str,
+    request: &Value,
+    limits: Option<&Value>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    let Some(limit) = limits.and_then(|limits| limits.get(name)) else {
+        if !is_overcommit_allowed(name) {
+            errors.required(at.child("limits"), "Limit must be set for non overcommitable resources");
+        }
+        return;
+    };
+    // Mostly they are the same, which is cheaper to see than what they are.
+    if request == limit {
+        return;
+    }
+    let (requested, most) = (amount(request), amount(limit));
+    let how = if requested != most && !is_overcommit_allowed(name) {
+        "equal to"
+    } else if requested > most {
+        "less than or equal to"
+    } else {
+        return;
+    };
+    let most = spelled(limit);
+    let why = format!("must be {how} {name} limit of {}", most.as_str().unwrap_or_default());
+    errors.invalid(at.child("requests"), &spelled(request), why);
+}
+
+fn validate_huge_pages(
+    context: &PodContext<'_>,
+    name: &str,
+    value: &Value,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
+    if !is_huge_page(name)
+        || is_divisible_huge_page(name, amount(value))
+        || context.old(tolerance::indivisible_huge_pages)
+    {
+        return;
+    }
+    let value = spelled(value);
+    let why = format!("{} is not positive integer multiple of {name}", value.as_str().unwrap_or_default());
+    errors.invalid(at, &value, why);
+}
+
+/// Claims of the pod that a container uses, each or part of it once.
+fn validate_claims(context: &PodContext<'_>, claims: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    for (i, claim) in claims.iter().enumerate() {
+        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        if name.is_empty() {
+            errors.required(at.index(i), "");
+            continue;
+        }
+        let earlier = || claims.iter().take(i).filter(|earlier| text(earlier, "name") == name);
+        let whole_before = earlier().any(|earlier| text(earlier, "request").is_empty());
+        if !whole_before && !request.is_empty() {
+            complain(&at.index(i).child("request"), request, names::dns1123_label(request), errors);
+        }
+        if whole_before {
+            errors.duplicate(at.index(i), &Value::from(name));
+        } else if request.is_empty() {
+            // Once for each part that was used before.
+            let mut parts: Vec<&str> = earlier().map(|earlier| text(earlier, "request")).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            parts.iter().for_each(|_| errors.duplicate(at.index(i), &Value::from(name)));
+        } else if earlier().any(|earlier| text(earlier, "request") == request) {
+            errors.duplicate(at.index(i), &Value::from(format!("{name}/{request}")));
+        }
+        validate_claim_exists(context, name, &at.index(i), errors);
+    }
+}
+
+fn validate_claim_exists(context: &PodContext<'_>, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    let known = list(context.spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    let mut known: Vec<&str> = known.filter(|name| !name.is_empty()).collect();
+    if known.contains(&name) {
+        return;
+    }
+    known.sort_unstable();
+    known.dedup();
+    let why = match known.as_slice() {
+        [] => " which is empty".to_owned(),
+        known => format!(": {}", known.join(", ")),
+    };
+    errors.not_found(at, &Value::from(name));
+    if let Some(error) = errors.0.last_mut() {
+        error.detail = format!("must be one of the names in pod.spec.resourceClaims{why}");
+    }
+}
+
+/// What running a pod takes besides its containers.
+pub(crate) fn validate_overhead(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
+    if let Some(overhead) = context.spec.get("overhead").filter(|overhead| !overhead.is_null()) {
+        let limits = Some(overhead);
+        validate_list(context, limits, validate_container_resource_name, &at.child("limits"), errors);
+        let has = |wanted: fn(&str) -> bool| entries(limits).any(|(name, _)| wanted(name));
+        if has(is_huge_page) && !has(|name| matches!(name, "cpu" | "memory")) {
+            errors.forbidden(at, "HugePages require cpu or memory");
+        }
+    }
+}
