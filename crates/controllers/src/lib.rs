@@ -6,14 +6,21 @@
 
 mod claims;
 mod conditions;
+mod deployment;
+mod hashes;
+mod limits;
 mod pods;
 mod replicaset;
 mod selectors;
 mod templates;
+#[cfg(test)]
+mod testing;
 
 use corten_reconcile::Manager;
 
 /// Starts every controller.
 pub fn start(manager: &Manager) {
-    manager.run(replicaset::ReplicaSets);
+    manager.run(deployment::Deployments);
+    manager.run(replicaset::REPLICA_SETS);
+    manager.run(replicaset::REPLICATION_CONTROLLERS);
 }

@@ -1,14 +1,17 @@
-//! ReplicaSet: as many pods of a template as were asked for.
+//! ReplicaSet and ReplicationController: as many pods of a template as were asked for.
 //!
-//! Owns the pods it selects and the status of replica sets. Watches both. Never touches pods that belong to
-//! others, and never a replica set's spec.
+//! Owns the pods a set selects and the status of sets. Watches both. Never touches pods that belong to others, and
+//! never a set's spec. The two kinds differ in how they spell selectors, in what their events are signed with, and
+//! in that only replica sets count the pods that are on their way out.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, DeleteOptions, Key, Object, kinds};
+use corten_client::{Cache, Caches, Change, DeleteOptions, Key, Kind, Object, kinds};
 use corten_reconcile::{Action, Controller, Event, Outcome, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
@@ -18,42 +21,65 @@ use crate::{conditions, selectors, templates};
 
 /// At most so many pods are made or deleted in one go.
 const BURST: usize = 500;
-const COMPONENT: &str = "replicaset-controller";
 
-pub(crate) struct ReplicaSets;
+/// The controller of one of the two kinds.
+pub(crate) struct Replicas {
+    kind: &'static Kind,
+    name: &'static str,
+    pods: fn(&Caches, &Change, &mut Vec<Key>),
+}
 
-/// What matters for one replica set.
+/// Keeps replica sets.
+pub(crate) const REPLICA_SETS: Replicas = Replicas {
+    kind: &kinds::REPLICA_SETS,
+    name: "replicaset-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICA_SETS, caches, change, keys),
+};
+
+/// Keeps replication controllers.
+pub(crate) const REPLICATION_CONTROLLERS: Replicas = Replicas {
+    kind: &kinds::REPLICATION_CONTROLLERS,
+    name: "replication-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
+};
+
+/// What matters for one set.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     /// `None` if it is gone, or selects nothing.
     set: Option<Value>,
+    /// About the pods that count.
     claims: Claims,
+    /// How many of its pods are on their way out.
+    terminating: usize,
     /// Active pods per node of everything the same owner has.
     related: HashMap<Str, usize>,
 }
 
-impl Controller for ReplicaSets {
+impl Controller for Replicas {
     type World = World;
 
     fn name(&self) -> &'static str {
-        "replicaset-controller"
+        self.name
     }
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::own(&kinds::REPLICA_SETS), Watch { kind: &kinds::PODS, keys: sets_of_pod }]
+        vec![Watch::own(self.kind), Watch { kind: &kinds::PODS, keys: self.pods }]
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> World {
-        let sets = caches.of(&kinds::REPLICA_SETS);
+        let sets = caches.of(self.kind);
         let Some(object) = sets.get(key) else { return World::default() };
         let set = object.tree();
         let Some(selector) = selectors::of(&set) else { return World::default() };
         let pods = caches.of(&kinds::PODS);
         let candidates = claims::candidates(&pods, &set, &selector);
-        let claims = claims::decide(&set, &selector, &candidates);
+        let mut world = World::of(set, &selector, &candidates);
         let mut related = HashMap::new();
         if claims.owned.len() > wanted(&set) {
-            for pod in siblings(caches, &object).map(Pod::from).filter(Pod::is_active) {
+            for pod in
+                siblings(&sets, &caches.of(&kinds::PODS), &object).map(Pod::from).filter(Pod::is_active)
+            {
                 *related.entry(pod.view.node.clone()).or_default() += 1;
             }
         }
@@ -70,7 +96,7 @@ impl Controller for ReplicaSets {
         if meta::is_deleting(set) {
             return plan;
         }
-        let active = active(world);
+        let active = world.active();
         let wanted = wanted(set);
         if active.len() < wanted {
             let missing = (wanted - active.len()).min(BURST);
@@ -87,16 +113,20 @@ impl Controller for ReplicaSets {
     fn conclude(&self, _: &Key, world: &World, report: &Report, now: Timestamp) -> Plan {
         let Some(set) = &world.set else { return Plan::done() };
         let mut plan = Plan::done();
-        plan.events = report.outcomes.iter().filter_map(|outcome| told(set, outcome)).collect();
+        plan.events = report.outcomes.iter().filter_map(|outcome| told(self.name, set, outcome)).collect();
         let failure =
             report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
-        let status = status(set, &active(world), failure.map(ToString::to_string), now);
+        let mut status = status(set, &active(world), failure.map(ToString::to_string), now);
+        if *self.kind == kinds::REPLICA_SETS {
+            status.set(&["terminatingReplicas"], terminating(world) as i64);
+        }
         if set.get("status") != Some(&status) {
             let mut object = set.clone();
             object.set(&["status"], status);
-            plan = plan.then(Action::Update { kind: &kinds::REPLICA_SETS, object, subresource: "status" });
+            plan = plan.then(Action::Update { kind: self.kind, object, subresource: "status" });
         }
-        let unavailable = active(world)
+        let unavailable = world
+            .active()
             .iter()
             .filter_map(|pod| pod.available_in(min_ready(set), now))
             .filter(|d| !d.is_zero())
@@ -109,15 +139,15 @@ impl Controller for ReplicaSets {
 }
 
 /// The set that manages a pod; for a pod without one, every set that might take it in.
-fn sets_of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
+fn sets_of_pod(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     for pod in change.states() {
         match pod.controller() {
-            Some(owner) if owner.kind == "ReplicaSet" => {
+            Some(owner) if owner.kind == kind.kind => {
                 keys.push(Key::new(pod.key.namespace.clone(), owner.name.clone()))
             }
             Some(_) => {}
             None if change.new.is_some() => {
-                let sets = caches.of(&kinds::REPLICA_SETS).list(&pod.key.namespace);
+                let sets = caches.of(kind).list(&pod.key.namespace);
                 let takes =
                     |set: &Arc<Object>| selectors::of(&set.tree()).is_some_and(|s| pod.is_selected_by(&s));
                 keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
@@ -128,13 +158,12 @@ fn sets_of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
 }
 
 /// The pods of all sets that have the same owner as this one.
-fn siblings(caches: &Caches, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
-    let sets = match set.controller() {
-        Some(owner) => caches.of(&kinds::REPLICA_SETS).owned_by(&owner.uid),
+fn siblings(sets: &Cache, pods: &Cache, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
+    let siblings = match set.controller() {
+        Some(owner) => sets.owned_by(&owner.uid),
         None => vec![set.clone()],
     };
-    let pods = caches.of(&kinds::PODS);
-    sets.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
+    siblings.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
 }
 
 fn wanted(set: &Value) -> usize {
@@ -145,8 +174,8 @@ fn min_ready(set: &Value) -> Duration {
     Duration::from_secs(set.int_at(&["spec", "minReadySeconds"]).unwrap_or(0).try_into().unwrap_or(0))
 }
 
-fn active(world: &World) -> Vec<Pod> {
-    world.claims.owned.iter().cloned().map(Pod::from).filter(Pod::is_active).collect()
+fn terminating(world: &World) -> usize {
+    world.claims.owned.iter().cloned().map(Pod::from).filter(Pod::is_terminating).count()
 }
 
 /// The pods to delete.
@@ -165,27 +194,28 @@ fn delete(pod: &Pod) -> Action {
 }
 
 /// What people are told of a pod that was made or deleted, or could not be.
-fn told(set: &Value, outcome: &Outcome) -> Option<Event> {
+fn told(component: &'static str, set: &Value, outcome: &Outcome) -> Option<Event> {
     match (&outcome.action, &outcome.result) {
         (Action::Create { .. }, Ok(pod)) => {
             let message = format!("Created pod: {}", meta::name(pod));
-            Some(Event::normal(COMPONENT, set, "SuccessfulCreate", message))
+            Some(Event::normal(component, set, "SuccessfulCreate", message))
         }
         (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
-            Some(Event::warning(COMPONENT, set, "FailedCreate", format!("Error creating: {error}")))
+            Some(Event::warning(component, set, "FailedCreate", format!("Error creating: {error}")))
         }
         (Action::Delete { key, .. }, Ok(_)) => {
-            Some(Event::normal(COMPONENT, set, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
+            Some(Event::normal(component, set, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
         }
         (Action::Delete { .. }, Err(error)) => {
-            Some(Event::warning(COMPONENT, set, "FailedDelete", format!("Error deleting: {error}")))
+            Some(Event::warning(component, set, "FailedDelete", format!("Error deleting: {error}")))
         }
         _ => None,
     }
 }
 
-/// The status, given the pods that count and what went wrong.
-fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) -> Value {
+/// The status, given the pods there are and what went wrong.
+fn status(set: &Value, world: &World, failure: Option<String>, now: Timestamp) -> Value {
+    let active = world.active();
     let template = set.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
     let labelled = |pod: &&Pod| {
         template
@@ -206,11 +236,17 @@ fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) 
             count => status.set(&[key], count as i64),
         }
     }
+    // Nothing on its way out is told, unlike not knowing.
+    status.set(&["terminatingReplicas"], world.terminating as i64);
     status.set(&["observedGeneration"], meta::generation(set));
     let failing = conditions::condition(set, "ReplicaFailure").is_some();
     match failure {
         Some(message) if !failing => {
-            let reason = if active.len() < wanted(set) { "FailedCreate" } else { "FailedDelete" };
+            let reason = match active.len().cmp(&wanted(set)) {
+                Ordering::Less => "FailedCreate",
+                Ordering::Equal => "",
+                Ordering::Greater => "FailedDelete",
+            };
             conditions::set(&mut status, conditions::new("ReplicaFailure", "True", reason, &message, now));
         }
         None if failing => conditions::remove(&mut status, "ReplicaFailure"),
@@ -218,3 +254,9 @@ fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) 
     }
     status
 }
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod tests;
