@@ -56,6 +56,24 @@ pub(crate) struct World {
     related: HashMap<Str, usize>,
 }
 
+impl World {
+    /// Finished pods are nobody's business any more: they are neither taken in nor let go.
+    fn of(set: Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> World {
+        let pods = || candidates.iter().cloned().map(Pod::from);
+        let active: Vec<_> = pods().filter(Pod::is_active).map(|pod| pod.object).collect();
+        let claims = claims::decide(&set, selector, &active);
+        let is_own = |pod: &Pod| pod.object.controller().is_some_and(|owner| owner.uid == meta::uid(&set));
+        let terminating = pods()
+            .filter(|pod| pod.is_terminating() && is_own(pod) && pod.object.is_selected_by(selector))
+            .count();
+        World { set: Some(set), claims, terminating, related: HashMap::new() }
+    }
+
+    fn active(&self) -> Vec<Pod> {
+        self.claims.owned.iter().cloned().map(Pod::from).collect()
+    }
+}
+
 impl Controller for Replicas {
     type World = World;
 
@@ -75,15 +93,12 @@ impl Controller for Replicas {
         let pods = caches.of(&kinds::PODS);
         let candidates = claims::candidates(&pods, &set, &selector);
         let mut world = World::of(set, &selector, &candidates);
-        let mut related = HashMap::new();
-        if claims.owned.len() > wanted(&set) {
-            for pod in
-                siblings(&sets, &caches.of(&kinds::PODS), &object).map(Pod::from).filter(Pod::is_active)
-            {
-                *related.entry(pod.view.node.clone()).or_default() += 1;
+        if world.set.as_ref().is_some_and(|set| world.claims.owned.len() > wanted(set)) {
+            for pod in siblings(&sets, &pods, &object).map(Pod::from).filter(Pod::is_active) {
+                *world.related.entry(pod.view.node.clone()).or_default() += 1;
             }
         }
-        World { set: Some(set), claims, related }
+        world
     }
 
     fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
@@ -116,9 +131,10 @@ impl Controller for Replicas {
         plan.events = report.outcomes.iter().filter_map(|outcome| told(self.name, set, outcome)).collect();
         let failure =
             report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
-        let mut status = status(set, &active(world), failure.map(ToString::to_string), now);
+        let mut status = status(set, &world.active(), failure.map(ToString::to_string), now);
         if *self.kind == kinds::REPLICA_SETS {
-            status.set(&["terminatingReplicas"], terminating(world) as i64);
+            // Nothing on its way out is told, unlike not knowing.
+            status.set(&["terminatingReplicas"], world.terminating as i64);
         }
         if set.get("status") != Some(&status) {
             let mut object = set.clone();
@@ -174,10 +190,6 @@ fn min_ready(set: &Value) -> Duration {
     Duration::from_secs(set.int_at(&["spec", "minReadySeconds"]).unwrap_or(0).try_into().unwrap_or(0))
 }
 
-fn terminating(world: &World) -> usize {
-    world.claims.owned.iter().cloned().map(Pod::from).filter(Pod::is_terminating).count()
-}
-
 /// The pods to delete.
 fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, now: Timestamp) -> Vec<Pod> {
     let count = (active.len() - wanted).min(BURST);
@@ -213,9 +225,8 @@ fn told(component: &'static str, set: &Value, outcome: &Outcome) -> Option<Event
     }
 }
 
-/// The status, given the pods there are and what went wrong.
-fn status(set: &Value, world: &World, failure: Option<String>, now: Timestamp) -> Value {
-    let active = world.active();
+/// The status, given the pods that count and what went wrong.
+fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) -> Value {
     let template = set.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
     let labelled = |pod: &&Pod| {
         template
@@ -236,8 +247,6 @@ fn status(set: &Value, world: &World, failure: Option<String>, now: Timestamp) -
             count => status.set(&[key], count as i64),
         }
     }
-    // Nothing on its way out is told, unlike not knowing.
-    status.set(&["terminatingReplicas"], world.terminating as i64);
     status.set(&["observedGeneration"], meta::generation(set));
     let failing = conditions::condition(set, "ReplicaFailure").is_some();
     match failure {
@@ -254,9 +263,6 @@ fn status(set: &Value, world: &World, failure: Option<String>, now: Timestamp) -
     }
     status
 }
-
-#[cfg(test)]
-mod tests;
 
 #[cfg(test)]
 mod tests;

@@ -59,7 +59,7 @@ fn key() -> Key {
 }
 
 fn plan(world: &World) -> Plan {
-    ReplicaSets.plan(&key(), world, at(0))
+    REPLICA_SETS.plan(&key(), world, at(0))
 }
 
 /// What a plan does, in words.
@@ -76,7 +76,7 @@ fn words(plan: &Plan) -> Vec<String> {
 
 /// The status that is written in the end; `None` if it stays.
 fn written(world: &World, report: &Report) -> Option<Value> {
-    let plan = ReplicaSets.conclude(&key(), world, report, at(0));
+    let plan = REPLICA_SETS.conclude(&key(), world, report, at(0));
     plan.actions().find_map(|action| match action {
         Action::Update { object, subresource: "status", .. } => object.get("status").cloned(),
         _ => None,
@@ -199,7 +199,7 @@ fn the_status_counts() {
     });
     assert_eq!(written(&world, &Report::default()), Some(expected));
     // The one that is not available yet will be in five seconds.
-    let plan = ReplicaSets.conclude(&key(), &world, &Report::default(), at(0));
+    let plan = REPLICA_SETS.conclude(&key(), &world, &Report::default(), at(0));
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(5)));
 }
 
@@ -215,7 +215,7 @@ fn a_status_that_is_right_is_not_written() {
     let first = world(set(1), &[ready(pod("a"), -10)]);
     let status = written(&first, &Report::default()).unwrap();
     let again = world(with(set(1), &["status"], status), &[ready(pod("a"), -10)]);
-    assert!(ReplicaSets.conclude(&key(), &again, &Report::default(), at(0)).is_done());
+    assert!(REPLICA_SETS.conclude(&key(), &again, &Report::default(), at(0)).is_done());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn failures_are_conditions_until_they_end() {
 #[test]
 fn people_are_told() {
     let events = |world: &World, report: &Report| -> Vec<String> {
-        let plan = ReplicaSets.conclude(&key(), world, report, at(0));
+        let plan = REPLICA_SETS.conclude(&key(), world, report, at(0));
         plan.events.iter().map(|e| format!("{} {}", e.reason, e.message)).collect()
     };
     let more = world(set(1), &[]);
