@@ -35,6 +35,30 @@ pub struct Cause {
     pub field: String,
 }
 
+/// What refusals are about, in one word.
+const REASONS: [&str; 20] = [
+    "BadRequest",
+    "Unauthorized",
+    "Forbidden",
+    "NotFound",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "UnsupportedMediaType",
+    "AlreadyExists",
+    "Conflict",
+    "Gone",
+    "Expired",
+    "RequestEntityTooLarge",
+    "Invalid",
+    "TooManyRequests",
+    "InternalError",
+    "ServiceUnavailable",
+    "ServerTimeout",
+    "Timeout",
+    "StoreReadError",
+    "Unknown",
+];
+
 impl std::error::Error for Status {}
 
 impl fmt::Display for Status {
@@ -254,6 +278,24 @@ impl Status {
         status
     }
 
+    /// Reads a refusal another server sent.
+    pub fn from_value(value: &Value) -> Status {
+        let text = |path: &[&str]| value.str_at(path).unwrap_or_default().to_owned();
+        let known = REASONS.iter().find(|reason| value.str_at(&["reason"]) == Some(**reason));
+        let code = value.int_at(&["code"]).and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+        let mut status = Status::new(code, known.copied().unwrap_or_default(), text(&["message"]));
+        let seconds = value.int_at(&["details", "retryAfterSeconds"]).unwrap_or(0);
+        status.details = Details {
+            group: text(&["details", "group"]),
+            kind: text(&["details", "kind"]),
+            name: text(&["details", "name"]),
+            uid: text(&["details", "uid"]),
+            causes: value.items_at(&["details", "causes"]).iter().map(Cause::from_value).collect(),
+            retry_after_seconds: u32::try_from(seconds).unwrap_or(0),
+        };
+        status
+    }
+
     /// The `Status` object.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
@@ -304,6 +346,11 @@ impl Details {
 }
 
 impl Cause {
+    fn from_value(value: &Value) -> Cause {
+        let text = |key: &str| value.str_at(&[key]).unwrap_or_default().to_owned();
+        Cause { reason: text("reason"), message: text("message"), field: text("field") }
+    }
+
     fn to_value(&self) -> Value {
         let members = [("reason", &self.reason), ("message", &self.message), ("field", &self.field)];
         Value::Object(

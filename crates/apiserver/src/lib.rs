@@ -22,6 +22,7 @@ mod events;
 mod filter;
 mod in_flight;
 mod listen;
+mod local;
 mod metrics;
 mod negotiate;
 mod object;
@@ -50,6 +51,7 @@ pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use in_flight::Limits;
+pub use local::Handle;
 pub use request::go_duration;
 pub use tls::TlsError;
 

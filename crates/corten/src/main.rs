@@ -1,6 +1,7 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
 mod bench;
+mod controller_manager;
 mod server;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};

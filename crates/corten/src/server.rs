@@ -18,6 +18,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::controller_manager;
+
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
 
@@ -145,8 +147,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
+    let controllers = (!args.disable.iter().any(|part| part == "controller-manager"))
+        .then(|| controller_manager::start(&running));
     stop.wait().await;
     tracing::info!("stopping");
+    drop(controllers);
     running.stop().await;
     tracing::info!("stopped");
     Ok(())

@@ -1,0 +1,136 @@
+//! The time. A real clock is the machine's; a manual one stands still until its hands are moved, so that days
+//! pass in a test as fast as the work they bring.
+//!
+//! Whoever needs the time or waits for it asks a `Clock`; nothing else reads the machine's clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+#[derive(Clone, Debug)]
+pub struct Clock(Arc<Kind>);
+
+#[derive(Debug)]
+enum Kind {
+    Real,
+    Manual(Mutex<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    now: Timestamp,
+    /// Who waits for what, earliest first; the number keeps equals apart, in order.
+    sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
+    asked: u64,
+}
+
+/// What moves a manual clock.
+#[derive(Clone, Debug)]
+pub struct Hands(Clock);
+
+impl Clock {
+    pub fn real() -> Clock {
+        Clock(Arc::new(Kind::Real))
+    }
+
+    /// A clock that stands at `start`, and its hands.
+    pub fn manual(start: Timestamp) -> (Clock, Hands) {
+        let manual = Manual { now: start, sleepers: BTreeMap::new(), asked: 0 };
+        let clock = Clock(Arc::new(Kind::Manual(Mutex::new(manual))));
+        (clock.clone(), Hands(clock))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        match &*self.0 {
+            Kind::Real => Timestamp::now(),
+            Kind::Manual(manual) => manual.lock().now,
+        }
+    }
+
+    pub async fn sleep(&self, duration: Duration) {
+        let until = SignedDuration::try_from(duration).ok().and_then(|d| self.now().checked_add(d).ok());
+        self.sleep_until(until.unwrap_or(Timestamp::MAX)).await;
+    }
+
+    pub async fn sleep_until(&self, until: Timestamp) {
+        let woken = match &*self.0 {
+            Kind::Real => {
+                let left = until.duration_since(Timestamp::now());
+                return tokio::time::sleep(left.try_into().unwrap_or_default()).await;
+            }
+            Kind::Manual(manual) => {
+                let mut manual = manual.lock();
+                if manual.now >= until {
+                    return;
+                }
+                let (wake, woken) = oneshot::channel();
+                let number = manual.asked;
+                manual.asked += 1;
+                manual.sleepers.insert((until, number), wake);
+                woken
+            }
+        };
+        // The sender goes only with the clock itself, and then nothing waits any more.
+        let _ = woken.await;
+    }
+}
+
+impl Hands {
+    /// Moves the clock on and wakes whoever waited for less.
+    pub fn advance(&self, by: Duration) {
+        let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+        self.set(|now, _| now.checked_add(by).unwrap_or(Timestamp::MAX));
+    }
+
+    /// Moves the clock to the next time anybody waits for, but not past `limit`. False if nobody does.
+    pub fn advance_to_next(&self, limit: Timestamp) -> bool {
+        self.set(|now, manual| {
+            let next = manual.sleepers.keys().next().map_or(limit, |(at, _)| *at);
+            next.min(limit).max(now)
+        })
+    }
+
+    /// Whether the clock moved.
+    fn set(&self, to: impl FnOnce(Timestamp, &mut Manual) -> Timestamp) -> bool {
+        let Kind::Manual(manual) = &*self.0.0 else { return false };
+        let mut manual = manual.lock();
+        // Those who gave up waiting are no reason to go anywhere.
+        manual.sleepers.retain(|_, wake| !wake.is_closed());
+        let before = manual.now;
+        manual.now = to(before, &mut manual);
+        let now = manual.now;
+        let later = manual.sleepers.split_off(&(now, u64::MAX));
+        for (_, wake) in std::mem::replace(&mut manual.sleepers, later) {
+            // Whoever is gone does not need waking.
+            let _ = wake.send(());
+        }
+        now > before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_manual_clock_moves_when_told_to() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (clock, hands) = Clock::manual(start);
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(3600)).await }
+        });
+        tokio::task::yield_now().await;
+        hands.advance(Duration::from_secs(60));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        assert!(hands.advance_to_next(Timestamp::MAX));
+        sleeper.await.unwrap();
+        assert_eq!(clock.now().duration_since(start).as_secs(), 3600);
+        assert!(!hands.advance_to_next(clock.now()));
+    }
+}

@@ -1,0 +1,188 @@
+//! The objects of one kind, as far as the server has told: shared by everyone in the process.
+//!
+//! Objects come and go only through `apply`; whoever subscribed hears of each change after it can be seen.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use corten_api::Str;
+use corten_api::selector::LabelSelector;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::{Key, Kind, Object};
+
+/// One change of one object.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// `None` when it came.
+    pub old: Option<Arc<Object>>,
+    /// `None` when it went.
+    pub new: Option<Arc<Object>>,
+}
+
+impl Change {
+    /// The object as it is, or as it last was.
+    pub fn object(&self) -> &Arc<Object> {
+        self.new.as_ref().or(self.old.as_ref()).expect("a change has an object")
+    }
+
+    /// The states before and after, as far as there are any.
+    pub fn states(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.old.iter().chain(self.new.iter())
+    }
+}
+
+type Subscriber = Arc<dyn Fn(&Change) + Send + Sync>;
+
+pub struct Cache {
+    kind: Kind,
+    state: RwLock<State>,
+    subscribers: RwLock<Vec<Subscriber>>,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far a cache has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Everything there was when it began has been seen.
+    pub synced: bool,
+    /// Everything up to this version has been seen.
+    pub revision: u64,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<Key, Arc<Object>>,
+    by_owner: HashMap<Str, Vec<Key>>,
+}
+
+impl Cache {
+    pub(crate) fn new(kind: Kind) -> Cache {
+        Cache {
+            kind,
+            state: RwLock::default(),
+            subscribers: RwLock::default(),
+            progress: watch::Sender::new(Progress::default()),
+        }
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Object>> {
+        self.state.read().objects.get(key).cloned()
+    }
+
+    /// Everything in a namespace, in order of name; everything there is if it is empty.
+    pub fn list(&self, namespace: &str) -> Vec<Arc<Object>> {
+        let state = self.state.read();
+        if namespace.is_empty() {
+            return state.objects.values().cloned().collect();
+        }
+        let first = Key::new(namespace, "");
+        let range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        range.take_while(|(key, _)| key.namespace == namespace).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub fn select(&self, namespace: &str, selector: &LabelSelector) -> Vec<Arc<Object>> {
+        let mut found = self.list(namespace);
+        found.retain(|object| object.is_selected_by(selector));
+        found
+    }
+
+    /// What belongs to an owner, in order.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
+        let state = self.state.read();
+        let keys = state.by_owner.get(uid).map(Vec::as_slice).unwrap_or_default();
+        let mut found: Vec<_> = keys.iter().filter_map(|key| state.objects.get(key).cloned()).collect();
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.read().objects.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn is_synced(&self) -> bool {
+        self.progress.borrow().synced
+    }
+
+    /// Everything up to this version has been seen.
+    pub fn revision(&self) -> u64 {
+        self.progress.borrow().revision
+    }
+
+    /// Waits until everything there was at the start has been seen.
+    pub async fn synced(&self) {
+        // The sender lives as long as this cache.
+        let _ = self.progress.subscribe().wait_for(|progress| progress.synced).await;
+    }
+
+    /// Waits until a version has been seen.
+    pub async fn reached(&self, revision: u64) {
+        let _ = self.progress.subscribe().wait_for(|progress| progress.revision >= revision).await;
+    }
+
+    /// Calls a function with every change from now on, and with everything there is already.
+    pub fn subscribe(&self, subscriber: impl Fn(&Change) + Send + Sync + 'static) {
+        let subscriber: Subscriber = Arc::new(subscriber);
+        let mut subscribers = self.subscribers.write();
+        for object in self.list("") {
+            subscriber(&Change { old: None, new: Some(object) });
+        }
+        subscribers.push(subscriber);
+    }
+
+    /// Takes in the newest state of an object, or that it is gone.
+    pub(crate) fn apply(&self, key: &Key, new: Option<Arc<Object>>, revision: u64) {
+        // Held throughout, so that a new subscriber hears of every change once.
+        let subscribers = self.subscribers.read();
+        let old = self.state.write().put(key, new.clone());
+        if old.is_some() || new.is_some() {
+            let change = Change { old, new };
+            for subscriber in subscribers.iter() {
+                subscriber(&change);
+            }
+        }
+        drop(subscribers);
+        self.advance(|progress| progress.revision = progress.revision.max(revision));
+    }
+
+    pub(crate) fn advance(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
+    }
+}
+
+impl State {
+    fn put(&mut self, key: &Key, new: Option<Arc<Object>>) -> Option<Arc<Object>> {
+        let old = match &new {
+            Some(object) => self.objects.insert(key.clone(), object.clone()),
+            None => self.objects.remove(key),
+        };
+        let same = matches!((&old, &new), (Some(old), Some(new)) if old.owners == new.owners);
+        if !same {
+            for owner in old.iter().flat_map(|object| object.owners.iter()) {
+                if let Some(keys) = self.by_owner.get_mut(&owner.uid) {
+                    keys.retain(|owned| owned != key);
+                    if keys.is_empty() {
+                        self.by_owner.remove(&owner.uid);
+                    }
+                }
+            }
+            for owner in new.iter().flat_map(|object| object.owners.iter()) {
+                let keys = self.by_owner.entry(owner.uid.clone()).or_default();
+                if !keys.contains(key) {
+                    keys.push(key.clone());
+                }
+            }
+        }
+        old
+    }
+}

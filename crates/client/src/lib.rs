@@ -1,0 +1,24 @@
+//! Requests to a Kubernetes API, over TLS or within the process, and one shared cache per kind.
+//!
+//! The parts of a cluster speak to it only through here. A request says who asks by the transport it goes
+//! through; what it may do is for the server to say. Never in here: decisions about objects.
+
+mod cache;
+mod caches;
+mod error;
+mod kind;
+pub mod kinds;
+mod object;
+mod reflector;
+mod remote;
+mod requests;
+mod transport;
+
+pub use cache::{Cache, Change};
+pub use caches::Caches;
+pub use error::Error;
+pub use kind::Kind;
+pub use object::{Key, Object, Owner, View};
+pub use remote::{Remote, RemoteError};
+pub use requests::{Client, DeleteOptions, Patch, Propagation};
+pub use transport::{EventStream, Transport, WatchEvent, WatchRequest};

@@ -1,0 +1,107 @@
+//! Keeps a cache what the server says: the whole state first, then every change, again from the start when
+//! the server no longer knows where we were.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use corten_base::{Backoff, Clock};
+use futures_util::StreamExt;
+
+use crate::transport::WatchEvent;
+use crate::{Cache, Client, Error, Key, Object};
+
+const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
+
+/// Follows the server until the task is dropped.
+pub(crate) async fn follow(cache: Arc<Cache>, client: Client, clock: Clock) {
+    let mut reflector = Reflector { cache, version: String::new(), seen: None };
+    let mut failures = 0;
+    loop {
+        match reflector.run(&client).await {
+            // Servers end watches now and then; going on where it ended loses nothing.
+            Ok(()) => failures = 0,
+            Err(error) => {
+                if error.is_expired() {
+                    reflector.version.clear();
+                }
+                failures += 1;
+                tracing::debug!(kind = %reflector.cache.kind().plural, %error, "watch ended");
+                clock.sleep(RETRY.delay(failures)).await;
+            }
+        }
+    }
+}
+
+struct Reflector {
+    cache: Arc<Cache>,
+    /// Where to go on; empty to start over.
+    version: String,
+    /// While the whole state is being sent: what of it came.
+    seen: Option<HashSet<Key>>,
+}
+
+impl Reflector {
+    async fn run(&mut self, client: &Client) -> Result<(), Error> {
+        if self.version.is_empty() {
+            self.seen = Some(HashSet::new());
+        }
+        let kind = self.cache.kind().clone();
+        let mut events = client.watch(&kind, self.version.clone()).await?;
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Present(text) => self.present(text)?,
+                WatchEvent::Deleted(text) => self.deleted(text)?,
+                WatchEvent::Bookmark { version, ends_initial } => {
+                    if ends_initial {
+                        self.forget_unseen(&version);
+                    }
+                    self.reach(version);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, text: Bytes) -> Result<(), Error> {
+        let object = Object::read(text).map_err(Error::transport)?;
+        let (key, revision) = (object.key.clone(), object.revision);
+        if let Some(seen) = &mut self.seen {
+            seen.insert(key.clone());
+        } else {
+            self.version = revision.to_string();
+        }
+        // The initial state says nothing about how far it goes.
+        let reached = if self.seen.is_some() { 0 } else { revision };
+        if self.cache.get(&key).is_none_or(|known| known.uid != object.uid || known.revision < revision) {
+            self.cache.apply(&key, Some(Arc::new(object)), reached);
+        }
+        Ok(())
+    }
+
+    fn deleted(&mut self, text: Bytes) -> Result<(), Error> {
+        let object = Object::read(text).map_err(Error::transport)?;
+        self.version = object.revision.to_string();
+        self.cache.apply(&object.key, None, object.revision);
+        Ok(())
+    }
+
+    /// What was not part of the whole state is no longer there.
+    fn forget_unseen(&mut self, version: &str) {
+        let Some(seen) = self.seen.take() else { return };
+        let revision = version.parse().unwrap_or(0);
+        for object in self.cache.list("") {
+            if !seen.contains(&object.key) {
+                self.cache.apply(&object.key, None, revision);
+            }
+        }
+        self.cache.advance(|progress| progress.synced = true);
+    }
+
+    fn reach(&mut self, version: String) {
+        let revision = version.parse().unwrap_or(0);
+        self.cache.advance(|progress| progress.revision = progress.revision.max(revision));
+        self.version = version;
+    }
+}

@@ -1,0 +1,148 @@
+//! A server over the network: TLS with the certificates or the token of a kubeconfig.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use corten_api::{Status, Value, json, meta};
+use corten_pki::Credentials;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::Error;
+use crate::transport::{EventStream, Transport, WatchEvent, WatchRequest};
+
+/// Why there is no way to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    #[error("the server's address cannot be used: {0}")]
+    Address(String),
+    #[error("the certificates cannot be used: {0}")]
+    Certificates(String),
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+}
+
+#[derive(Clone)]
+pub struct Remote {
+    http: HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    authorization: Option<HeaderValue>,
+}
+
+impl Remote {
+    /// The server and the identity a kubeconfig names.
+    pub fn new(credentials: &Credentials) -> Result<Remote, RemoteError> {
+        let base = credentials.server.trim_end_matches('/').to_owned();
+        base.parse::<Uri>().map_err(|e| RemoteError::Address(e.to_string()))?;
+        let bad = |e: rustls_pki_types::pem::Error| RemoteError::Certificates(e.to_string());
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(credentials.ca_pem.as_bytes()) {
+            roots.add(root.map_err(bad)?)?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let chain = CertificateDer::pem_slice_iter(credentials.cert_pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(bad)?;
+        let key = PrivateKeyDer::from_pem_slice(credentials.key_pem.as_bytes()).map_err(bad)?;
+        let config = builder.with_client_auth_cert(chain, key)?;
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions().build();
+        let http = HttpClient::builder(TokioExecutor::new()).build(connector);
+        Ok(Remote { http, base, authorization: None })
+    }
+
+    async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
+        let uri = format!("{}{}", self.base, request.uri());
+        *request.uri_mut() = uri.parse().map_err(Error::transport)?;
+        if let Some(authorization) = self.authorization {
+            request.headers_mut().insert(header::AUTHORIZATION, authorization);
+        }
+        self.http.request(request.map(Full::new)).await.map_err(Error::transport)
+    }
+}
+
+impl Transport for Remote {
+    fn call(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
+        let remote = self.clone();
+        Box::pin(async move {
+            let (parts, body) = remote.send(request).await?.into_parts();
+            let body = body.collect().await.map_err(Error::transport)?.to_bytes();
+            Ok(Response::from_parts(parts, body))
+        })
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
+        let remote = self.clone();
+        Box::pin(async move {
+            let http = Request::get(watch_path(&request))
+                .header(header::USER_AGENT, request.agent.as_str())
+                .header(header::ACCEPT, "application/json")
+                .body(Bytes::new())
+                .map_err(Error::transport)?;
+            let (parts, body) = remote.clone().send(http).await?.into_parts();
+            if parts.status.is_success() {
+                return Ok(events(body));
+            }
+            let body = body.collect().await.map_err(Error::transport)?.to_bytes();
+            let refusal = json::parse(&body).map_err(Error::transport)?;
+            Err(Status::from_value(&refusal).into())
+        })
+    }
+}
+
+fn watch_path(request: &WatchRequest) -> String {
+    let path = request.kind.collection(&request.namespace);
+    match request.after.as_str() {
+        "" => format!(
+            "{path}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        ),
+        after => format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={after}"),
+    }
+}
+
+/// The frames of a watch, each a line, as events.
+fn events(body: Incoming) -> EventStream {
+    let frames = stream::unfold((body, BytesMut::new()), |(mut body, mut buffer)| async move {
+        loop {
+            if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(end + 1).freeze();
+                return Some((event(&line), (body, buffer)));
+            }
+            match body.frame().await? {
+                Ok(frame) => buffer.extend(frame.into_data().ok()),
+                Err(error) => return Some((Err(Error::transport(error)), (body, buffer))),
+            }
+        }
+    });
+    frames.boxed()
+}
+
+fn event(line: &Bytes) -> Result<WatchEvent, Error> {
+    let mut frame = json::parse(line).map_err(Error::transport)?;
+    let object = frame.remove(&["object"]).unwrap_or_default();
+    let text = |object: &Value| Bytes::from(json::write_to_string(object));
+    match frame.str_at(&["type"]).unwrap_or_default() {
+        "ADDED" | "MODIFIED" => Ok(WatchEvent::Present(text(&object))),
+        "DELETED" => Ok(WatchEvent::Deleted(text(&object))),
+        "BOOKMARK" => Ok(WatchEvent::Bookmark {
+            version: meta::resource_version(&object).to_owned(),
+            ends_initial: object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"])
+                == Some("true"),
+        }),
+        "ERROR" => Err(Status::from_value(&object).into()),
+        other => Err(Error::transport(format!("unknown event {other:?}"))),
+    }
+}

@@ -1,0 +1,162 @@
+//! What controllers ask of pods: whether they count, are ready, are available, and which go first.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Str, Value, meta, time};
+use corten_client::{DeleteOptions, Object, View, kinds};
+use corten_reconcile::{Action, Event, Outcome};
+use jiff::Timestamp;
+
+use crate::conditions;
+
+/// What is read off pods again and again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PodView {
+    pub(crate) phase: Str,
+    pub(crate) node: Str,
+    pub(crate) ready: bool,
+    pub(crate) ready_since: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) deletion_cost: i64,
+    /// The most any container restarted, and the most any ordinary init container did.
+    pub(crate) restarts: (i64, i64),
+}
+
+impl View for PodView {
+    fn of(pod: &Value) -> PodView {
+        let text = |path: &[&str]| Str::new(pod.str_at(path).unwrap_or_default());
+        let at = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|t| time::parse(t).ok());
+        let ready = conditions::condition(pod, "Ready");
+        let most = |list: &str| {
+            let statuses = pod.items_at(&["status", list]);
+            statuses.iter().filter_map(|s| s.int_at(&["restartCount"])).max().unwrap_or(0)
+        };
+        let cost = ["metadata", "annotations", "controller.kubernetes.io/pod-deletion-cost"];
+        PodView {
+            phase: text(&["status", "phase"]),
+            node: text(&["spec", "nodeName"]),
+            ready: conditions::is_true(pod, "Ready"),
+            ready_since: at(ready.and_then(|c| c.get("lastTransitionTime"))),
+            created: at(pod.at(&["metadata", "creationTimestamp"])),
+            deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
+            restarts: (most("containerStatuses"), most("initContainerStatuses")),
+        }
+    }
+}
+
+/// A pod with what is read off it.
+#[derive(Debug, Clone)]
+pub(crate) struct Pod {
+    pub(crate) object: Arc<Object>,
+    pub(crate) view: Arc<PodView>,
+}
+
+impl From<Arc<Object>> for Pod {
+    fn from(object: Arc<Object>) -> Pod {
+        Pod { view: object.view(), object }
+    }
+}
+
+impl Pod {
+    /// Whether it counts: neither finished nor going.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.is_finished() && !self.object.deleting
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.view.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub(crate) fn is_terminating(&self) -> bool {
+        !self.is_finished() && self.object.deleting
+    }
+
+    /// Whether it has been ready long enough.
+    pub(crate) fn is_available(&self, min_ready: Duration, now: Timestamp) -> bool {
+        self.view.ready && self.available_in(min_ready, now) == Some(Duration::ZERO)
+    }
+
+    /// How long until it has been ready long enough, if it stays ready.
+    pub(crate) fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
+        if !self.view.ready {
+            return None;
+        }
+        if min_ready.is_zero() {
+            return Some(Duration::ZERO);
+        }
+        let ready_for = Duration::try_from(now.duration_since(self.view.ready_since?)).unwrap_or_default();
+        Some(min_ready.saturating_sub(ready_for))
+    }
+}
+
+/// Puts those that should go first to the front: unassigned, then pending, then not ready, then cheap, then where
+/// there are more of the same on a node, then the ones ready for the shortest time, then those that restarted
+/// more, then the newest. Times count by their order of magnitude, so that which of about equally old pods goes is
+/// up to chance.
+pub(crate) fn order_for_deletion(pods: &mut [Pod], same_node: impl Fn(&Pod) -> usize, now: Timestamp) {
+    pods.sort_by(|a, b| {
+        let (va, vb) = (&a.view, &b.view);
+        (va.node.is_empty().cmp(&vb.node.is_empty()).reverse())
+            .then_with(|| phase_rank(&va.phase).cmp(&phase_rank(&vb.phase)))
+            .then_with(|| va.ready.cmp(&vb.ready))
+            .then_with(|| va.deletion_cost.cmp(&vb.deletion_cost))
+            .then_with(|| same_node(b).cmp(&same_node(a)))
+            .then_with(|| {
+                if va.ready { by_age(va.ready_since, vb.ready_since, a, b, now) } else { Ordering::Equal }
+            })
+            .then_with(|| vb.restarts.cmp(&va.restarts))
+            .then_with(|| by_age(va.created, vb.created, a, b, now))
+    });
+}
+
+fn phase_rank(phase: &str) -> u8 {
+    match phase {
+        "Pending" => 0,
+        "Unknown" => 1,
+        _ => 2,
+    }
+}
+
+/// The younger one first; about the same age is decided by uid.
+fn by_age(a: Option<Timestamp>, b: Option<Timestamp>, pod_a: &Pod, pod_b: &Pod, now: Timestamp) -> Ordering {
+    let (Some(a), Some(b)) = (a, b) else { return a.is_some().cmp(&b.is_some()) };
+    if a == b {
+        return Ordering::Equal;
+    }
+    let magnitude = |at: Timestamp| {
+        let age = now.duration_since(at).as_secs_f64().max(0.0);
+        if age <= 0.0 { -1 } else { age.log2().floor() as i64 }
+    };
+    magnitude(a).cmp(&magnitude(b)).then_with(|| pod_a.object.uid.cmp(&pod_b.object.uid))
+}
+
+/// Deletes this very pod.
+pub(crate) fn delete(pod: &Pod) -> Action {
+    let options = DeleteOptions { uid: Some(pod.object.uid.clone()), ..DeleteOptions::default() };
+    Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
+}
+
+/// What people are told of a pod that was made or deleted, or could not be.
+pub(crate) fn told(component: &'static str, owner: &Value, outcome: &Outcome) -> Option<Event> {
+    if *outcome.action.kind() != kinds::PODS {
+        return None;
+    }
+    match (&outcome.action, &outcome.result) {
+        (Action::Create { .. }, Ok(pod)) => {
+            let message = format!("Created pod: {}", meta::name(pod));
+            Some(Event::normal(component, owner, "SuccessfulCreate", message))
+        }
+        (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
+            Some(Event::warning(component, owner, "FailedCreate", format!("Error creating: {error}")))
+        }
+        (Action::Delete { key, .. }, Ok(_)) => {
+            Some(Event::normal(component, owner, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
+        }
+        (Action::Delete { .. }, Err(error)) => {
+            Some(Event::warning(component, owner, "FailedDelete", format!("Error deleting: {error}")))
+        }
+        _ => None,
+    }
+}

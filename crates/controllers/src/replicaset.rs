@@ -1,0 +1,244 @@
+//! ReplicaSet and ReplicationController: as many pods of a template as were asked for.
+//!
+//! Owns the pods a set selects and the status of sets. Watches both. Never touches pods that belong to others, and
+//! never a set's spec. The two kinds differ in how they spell selectors, in what their events are signed with, and
+//! in that only replica sets count the pods that are on their way out.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::selector::LabelSelector;
+use corten_api::{Str, Value, meta};
+use corten_client::{Cache, Caches, Change, Key, Kind, Object, kinds};
+use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
+use jiff::Timestamp;
+
+use crate::claims::{self, Claims};
+use crate::pods::{self, Pod};
+use crate::{conditions, selectors, templates};
+
+/// At most so many pods are made or deleted in one go.
+const BURST: usize = 500;
+
+/// The controller of one of the two kinds.
+pub(crate) struct Replicas {
+    kind: &'static Kind,
+    name: &'static str,
+    pods: fn(&Caches, &Change, &mut Vec<Key>),
+}
+
+/// Keeps replica sets.
+pub(crate) const REPLICA_SETS: Replicas = Replicas {
+    kind: &kinds::REPLICA_SETS,
+    name: "replicaset-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICA_SETS, caches, change, keys),
+};
+
+/// Keeps replication controllers.
+pub(crate) const REPLICATION_CONTROLLERS: Replicas = Replicas {
+    kind: &kinds::REPLICATION_CONTROLLERS,
+    name: "replication-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
+};
+
+/// What matters for one set.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// `None` if it is gone, or selects nothing.
+    set: Option<Value>,
+    /// About the pods that count.
+    claims: Claims,
+    /// How many of its pods are on their way out.
+    terminating: usize,
+    /// Active pods per node of everything the same owner has.
+    related: HashMap<Str, usize>,
+}
+
+impl World {
+    /// Finished pods are nobody's business any more: they are neither taken in nor let go.
+    fn of(set: Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> World {
+        let pods = || candidates.iter().cloned().map(Pod::from);
+        let active: Vec<_> = pods().filter(Pod::is_active).map(|pod| pod.object).collect();
+        let claims = claims::decide(&set, selector, &active);
+        let is_own = |pod: &Pod| pod.object.controller().is_some_and(|owner| owner.uid == meta::uid(&set));
+        let terminating = pods()
+            .filter(|pod| pod.is_terminating() && is_own(pod) && pod.object.is_selected_by(selector))
+            .count();
+        World { set: Some(set), claims, terminating, related: HashMap::new() }
+    }
+
+    fn active(&self) -> Vec<Pod> {
+        self.claims.owned.iter().cloned().map(Pod::from).collect()
+    }
+}
+
+impl Controller for Replicas {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch::own(self.kind), Watch { kind: &kinds::PODS, keys: self.pods }]
+    }
+
+    fn observe(&self, caches: &Caches, key: &Key) -> World {
+        let sets = caches.of(self.kind);
+        let Some(object) = sets.get(key) else { return World::default() };
+        let set = object.tree();
+        let Some(selector) = selectors::of(&set) else { return World::default() };
+        let pods = caches.of(&kinds::PODS);
+        let candidates = claims::candidates(&pods, &set, &selector);
+        let mut world = World::of(set, &selector, &candidates);
+        if world.set.as_ref().is_some_and(|set| world.claims.owned.len() > wanted(set)) {
+            for pod in siblings(&sets, &pods, &object).map(Pod::from).filter(Pod::is_active) {
+                *world.related.entry(pod.view.node.clone()).or_default() += 1;
+            }
+        }
+        world
+    }
+
+    fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
+        let Some(set) = &world.set else { return Plan::done() };
+        let mut plan = Plan::done();
+        let claimed = world.claims.actions(&kinds::PODS, set);
+        if !claimed.is_empty() {
+            plan.steps.push(Step::Together(claimed));
+        }
+        if meta::is_deleting(set) {
+            return plan;
+        }
+        let active = world.active();
+        let wanted = wanted(set);
+        if active.len() < wanted {
+            let missing = (wanted - active.len()).min(BURST);
+            let template = set.at(&["spec", "template"]).unwrap_or(&Value::Null);
+            let create = Action::Create { kind: &kinds::PODS, object: templates::pod(template, set) };
+            plan.steps.push(Step::SlowStart(vec![create; missing]));
+        } else if active.len() > wanted {
+            let surplus = surplus(active, wanted, &world.related, now);
+            plan.steps.push(Step::Together(surplus.iter().map(pods::delete).collect()));
+        }
+        plan
+    }
+
+    fn conclude(&self, _: &Key, world: &World, report: &Report, now: Timestamp) -> Plan {
+        let Some(set) = &world.set else { return Plan::done() };
+        let mut plan = Plan::done();
+        plan.events =
+            report.outcomes.iter().filter_map(|outcome| pods::told(self.name, set, outcome)).collect();
+        let failure =
+            report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
+        let mut status = status(set, &world.active(), failure.map(ToString::to_string), now);
+        if *self.kind == kinds::REPLICA_SETS {
+            // Nothing on its way out is told, unlike not knowing.
+            status.set(&["terminatingReplicas"], world.terminating as i64);
+        }
+        if set.get("status") != Some(&status) {
+            let mut object = set.clone();
+            object.set(&["status"], status);
+            plan = plan.then(Action::Update { kind: self.kind, object, subresource: "status" });
+        }
+        let unavailable = world
+            .active()
+            .iter()
+            .filter_map(|pod| pod.available_in(min_ready(set), now))
+            .filter(|d| !d.is_zero())
+            .min();
+        match unavailable {
+            Some(delay) => plan.again_after(delay),
+            None => plan,
+        }
+    }
+}
+
+/// The set that manages a pod; for a pod without one, every set that might take it in.
+fn sets_of_pod(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
+    for pod in change.states() {
+        match pod.controller() {
+            Some(owner) if owner.kind == kind.kind => {
+                keys.push(Key::new(pod.key.namespace.clone(), owner.name.clone()))
+            }
+            Some(_) => {}
+            None if change.new.is_some() => {
+                let sets = caches.of(kind).list(&pod.key.namespace);
+                let takes =
+                    |set: &Arc<Object>| selectors::of(&set.tree()).is_some_and(|s| pod.is_selected_by(&s));
+                keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
+            }
+            None => {}
+        }
+    }
+}
+
+/// The pods of all sets that have the same owner as this one.
+fn siblings(sets: &Cache, pods: &Cache, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
+    let siblings = match set.controller() {
+        Some(owner) => sets.owned_by(&owner.uid),
+        None => vec![set.clone()],
+    };
+    siblings.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
+}
+
+fn wanted(set: &Value) -> usize {
+    usize::try_from(set.int_at(&["spec", "replicas"]).unwrap_or(1)).unwrap_or(0)
+}
+
+fn min_ready(set: &Value) -> Duration {
+    Duration::from_secs(set.int_at(&["spec", "minReadySeconds"]).unwrap_or(0).try_into().unwrap_or(0))
+}
+
+/// The pods to delete.
+fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, now: Timestamp) -> Vec<Pod> {
+    let count = (active.len() - wanted).min(BURST);
+    if count < active.len() {
+        pods::order_for_deletion(&mut active, |pod| related.get(&pod.view.node).copied().unwrap_or(0), now);
+    }
+    active.truncate(count);
+    active
+}
+
+/// The status, given the pods that count and what went wrong.
+fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) -> Value {
+    let template = set.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
+    let labelled = |pod: &&Pod| {
+        template
+            .is_none_or(|labels| labels.iter().all(|(key, value)| pod.object.labels.get(key) == Some(value)))
+    };
+    let ready = active.iter().filter(|pod| pod.view.ready).count();
+    let available = active.iter().filter(|pod| pod.is_available(min_ready(set), now)).count();
+    let mut status = set.get("status").cloned().unwrap_or_else(Value::object);
+    status.set(&["replicas"], active.len() as i64);
+    for (key, count) in [
+        ("fullyLabeledReplicas", active.iter().filter(labelled).count()),
+        ("readyReplicas", ready),
+        ("availableReplicas", available),
+    ] {
+        // What is nothing is left out, as the API writes it.
+        match count {
+            0 => drop(status.remove(&[key])),
+            count => status.set(&[key], count as i64),
+        }
+    }
+    status.set(&["observedGeneration"], meta::generation(set));
+    let failing = conditions::condition(set, "ReplicaFailure").is_some();
+    match failure {
+        Some(message) if !failing => {
+            let reason = match active.len().cmp(&wanted(set)) {
+                Ordering::Less => "FailedCreate",
+                Ordering::Equal => "",
+                Ordering::Greater => "FailedDelete",
+            };
+            conditions::set(&mut status, conditions::new("ReplicaFailure", "True", reason, &message, now));
+        }
+        None if failing => conditions::remove(&mut status, "ReplicaFailure"),
+        _ => {}
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests;

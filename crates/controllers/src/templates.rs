@@ -1,0 +1,36 @@
+//! Objects made from the template of a workload.
+
+use corten_api::{Map, Value, meta};
+
+use crate::claims;
+
+/// The pod of a template: its labels, annotations, finalizers and spec, owned by the workload, with a name to be
+/// made from the owner's.
+pub(crate) fn pod(template: &Value, owner: &Value) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("namespace", meta::namespace(owner));
+    metadata.insert("generateName", name_prefix(meta::name(owner)));
+    for key in ["labels", "annotations", "finalizers"] {
+        if let Some(given) = template.at(&["metadata", key]) {
+            metadata.insert(key, given.clone());
+        }
+    }
+    metadata.insert("ownerReferences", vec![claims::reference(owner)]);
+    let mut pod = Map::new();
+    pod.insert("apiVersion", "v1");
+    pod.insert("kind", "Pod");
+    pod.insert("metadata", metadata);
+    pod.insert("spec", template.get("spec").cloned().unwrap_or_else(Value::object));
+    Value::Object(pod)
+}
+
+/// The beginning of the names of what an owner has.
+fn name_prefix(owner: &str) -> String {
+    let prefix = format!("{owner}-");
+    // A name that would not do as a pod's is better whole than cut.
+    if corten_api::names::NameRule::DnsSubdomain.check_prefix(&prefix).is_empty() {
+        prefix
+    } else {
+        owner.to_owned()
+    }
+}

@@ -1,0 +1,48 @@
+//! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
+
+use corten_client::{Caches, Change, Key, Kind};
+use jiff::Timestamp;
+
+use crate::{Plan, Report};
+
+pub trait Controller: Send + Sync + 'static {
+    /// A snapshot of the part of the world that matters for one key.
+    type World: Send + Sync;
+
+    /// As `--controllers`, metrics and logs call it.
+    fn name(&self) -> &'static str;
+
+    /// Which kinds it follows, and which of its keys a change of one of them concerns.
+    fn watches(&self) -> Vec<Watch>;
+
+    /// Reads what matters for a key from the caches. No requests, no clock.
+    fn observe(&self, caches: &Caches, key: &Key) -> Self::World;
+
+    /// What is to be done. Pure.
+    fn plan(&self, key: &Key, world: &Self::World, now: Timestamp) -> Plan;
+
+    /// What is to be done about what became of a plan: conditions and events that depend on it. Pure.
+    fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
+        let _ = (key, world, report, now);
+        Plan::done()
+    }
+
+    /// How many keys are worked on at a time.
+    fn workers(&self) -> usize {
+        5
+    }
+}
+
+/// One kind that a controller follows.
+pub struct Watch {
+    pub kind: &'static Kind,
+    /// Adds the keys that a change concerns.
+    pub keys: fn(&Caches, &Change, &mut Vec<Key>),
+}
+
+impl Watch {
+    /// The objects a controller is about.
+    pub fn own(kind: &'static Kind) -> Watch {
+        Watch { kind, keys: |_, change, keys| keys.push(change.object().key.clone()) }
+    }
+}

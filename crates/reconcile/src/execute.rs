@@ -1,0 +1,106 @@
+//! Does what plans say. The only place where controllers' requests are made.
+
+use corten_api::{Value, meta};
+use corten_client::{Caches, Client, Error, Key, Kind};
+use futures_util::future::join_all;
+
+use crate::{Action, Outcome, Plan, Report, Step};
+
+/// Something that was written and has to be seen before the next look.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Written {
+    /// This version of a kind's objects.
+    Version(&'static Kind, u64),
+    /// That an object is gone or going.
+    Gone(&'static Kind, Key, String),
+}
+
+/// Does a plan as far as it goes.
+pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
+    let mut report = Report::default();
+    for step in &plan.steps {
+        let before = report.outcomes.len();
+        match step {
+            Step::One(action) => report.outcomes.push(perform(client, action).await),
+            Step::Together(actions) => report.outcomes.extend(together(client, actions).await),
+            Step::SlowStart(actions) => slow_start(client, actions, &mut report).await,
+        }
+        if report.outcomes[before..].iter().any(|outcome| outcome.result.is_err()) {
+            break;
+        }
+    }
+    report
+}
+
+async fn together(client: &Client, actions: &[Action]) -> Vec<Outcome> {
+    join_all(actions.iter().map(|action| perform(client, action))).await
+}
+
+async fn slow_start(client: &Client, actions: &[Action], report: &mut Report) {
+    let (mut rest, mut size) = (actions, 1);
+    while !rest.is_empty() {
+        let (batch, more) = rest.split_at(size.min(rest.len()));
+        let outcomes = together(client, batch).await;
+        let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
+        report.outcomes.extend(outcomes);
+        if failed {
+            return;
+        }
+        (rest, size) = (more, size * 2);
+    }
+}
+
+async fn perform(client: &Client, action: &Action) -> Outcome {
+    let result = match action {
+        Action::Create { kind, object } => client.create(kind, object).await,
+        Action::Update { kind, object, subresource } => client.update(kind, object, subresource).await,
+        Action::Patch { kind, key, patch, subresource } => client.patch(kind, key, patch, subresource).await,
+        Action::Delete { kind, key, options } => match client.delete(kind, key, options).await {
+            // What was to be gone is gone.
+            Err(error) if error.is_not_found() => Ok(Value::Null),
+            result => result,
+        },
+        Action::Post { kind, key, subresource, object } => {
+            client.create_subresource(kind, key, subresource, object).await
+        }
+    };
+    Outcome { action: action.clone(), result }
+}
+
+/// What the caches have to show before the same key is looked at again.
+pub(crate) fn written(report: &Report) -> Vec<Written> {
+    report.outcomes.iter().filter_map(written_by).collect()
+}
+
+fn written_by(outcome: &Outcome) -> Option<Written> {
+    let object = outcome.result.as_ref().ok()?;
+    let version = meta::resource_version(object).parse().ok();
+    match &outcome.action {
+        Action::Delete { kind, key, options } => match version {
+            Some(version) if meta::kind(object) != "Status" && meta::is_deleting(object) => {
+                Some(Written::Version(kind, version))
+            }
+            _ => {
+                Some(Written::Gone(kind, key.clone(), options.uid.as_deref().unwrap_or_default().to_owned()))
+            }
+        },
+        Action::Post { .. } => None,
+        action => version.map(|version| Written::Version(action.kind(), version)),
+    }
+}
+
+/// Whether the caches show what was written.
+pub(crate) fn is_seen(caches: &Caches, written: &Written) -> bool {
+    match written {
+        Written::Version(kind, version) => caches.of(kind).revision() >= *version,
+        Written::Gone(kind, key, uid) => match caches.of(kind).get(key) {
+            None => true,
+            Some(object) => object.deleting || (!uid.is_empty() && object.uid != uid.as_str()),
+        },
+    }
+}
+
+/// Whether trying again soon makes sense without anybody being told.
+pub(crate) fn is_ordinary(error: &Error) -> bool {
+    error.is_conflict() || error.already_exists() || error.is_not_found()
+}

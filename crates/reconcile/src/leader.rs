@@ -1,0 +1,136 @@
+//! Leader election: one of several processes holds a Lease and works; the others wait for it to lapse.
+
+use std::time::Duration;
+
+use corten_api::{Value, meta, time, value};
+use corten_base::Clock;
+use corten_client::{Client, Key, kinds};
+use jiff::Timestamp;
+
+/// What is elected, and how patiently.
+#[derive(Debug, Clone)]
+pub struct Election {
+    /// The Lease.
+    pub key: Key,
+    /// Who stands for election.
+    pub identity: String,
+    pub lease: Duration,
+    pub renew: Duration,
+    pub retry: Duration,
+}
+
+impl Election {
+    /// With upstream's patience.
+    pub fn new(key: Key, identity: String) -> Election {
+        let seconds = Duration::from_secs;
+        Election { key, identity, lease: seconds(15), renew: seconds(10), retry: seconds(2) }
+    }
+}
+
+/// The lease as somebody without it sees it: when it last changed, by one's own clock.
+struct Seen {
+    object: Value,
+    at: Timestamp,
+}
+
+/// Held leadership.
+pub struct Leadership {
+    client: Client,
+    clock: Clock,
+    election: Election,
+    lease: Value,
+}
+
+impl Leadership {
+    /// Waits until this process leads.
+    pub async fn acquire(client: Client, clock: Clock, election: Election) -> Leadership {
+        let mut seen: Option<Seen> = None;
+        loop {
+            if let Some(lease) = attempt(&client, &clock, &election, &mut seen).await {
+                return Leadership { client, clock, election, lease };
+            }
+            clock.sleep(election.retry).await;
+        }
+    }
+
+    /// Keeps the lease; returns when it is lost.
+    pub async fn hold(mut self) {
+        let mut renewed = self.clock.now();
+        loop {
+            self.clock.sleep(self.election.retry).await;
+            let now = self.clock.now();
+            let lease = held(&self.lease, &self.election, now, false);
+            match self.client.update(&kinds::LEASES, &lease, "").await {
+                Ok(lease) => {
+                    self.lease = lease;
+                    renewed = now;
+                }
+                Err(error) => {
+                    tracing::warn!(lease = %self.election.key, %error, "lease could not be renewed");
+                    if now.duration_since(renewed).unsigned_abs() >= self.election.renew {
+                        return;
+                    }
+                    if let Ok(current) = self.client.get(&kinds::LEASES, &self.election.key).await {
+                        if holder(&current) != self.election.identity {
+                            return;
+                        }
+                        self.lease = current;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn holder(lease: &Value) -> &str {
+    lease.str_at(&["spec", "holderIdentity"]).unwrap_or_default()
+}
+
+/// The lease, if it could be had.
+async fn attempt(
+    client: &Client,
+    clock: &Clock,
+    election: &Election,
+    seen: &mut Option<Seen>,
+) -> Option<Value> {
+    let now = clock.now();
+    let current = match client.get(&kinds::LEASES, &election.key).await {
+        Ok(current) => current,
+        Err(error) if error.is_not_found() => {
+            let fresh = kinds::LEASES.new_object(&election.key.namespace, &election.key.name);
+            return client.create(&kinds::LEASES, &held(&fresh, election, now, true)).await.ok();
+        }
+        Err(error) => {
+            tracing::warn!(lease = %election.key, %error, "lease could not be read");
+            return None;
+        }
+    };
+    let unchanged =
+        seen.as_ref().is_some_and(|s| meta::resource_version(&s.object) == meta::resource_version(&current));
+    if !unchanged {
+        *seen = Some(Seen { object: current.clone(), at: now });
+    }
+    let at = seen.as_ref().map_or(now, |seen| seen.at);
+    let lapsed = now.duration_since(at).unsigned_abs() >= election.lease;
+    let free = holder(&current).is_empty() || holder(&current) == election.identity;
+    if !free && !lapsed {
+        return None;
+    }
+    let changes_hands = holder(&current) != election.identity;
+    client.update(&kinds::LEASES, &held(&current, election, now, changes_hands), "").await.ok()
+}
+
+/// The lease held by this process.
+fn held(lease: &Value, election: &Election, now: Timestamp, changes_hands: bool) -> Value {
+    let mut lease = lease.clone();
+    let now = time::format_micro(now);
+    if changes_hands {
+        let transitions = lease.int_at(&["spec", "leaseTransitions"]);
+        let taken = transitions.map_or(0, |count| count + 1);
+        lease.set(&["spec"], value!({"acquireTime": (now.clone()), "leaseTransitions": (taken)}));
+    }
+    lease.set(&["spec", "holderIdentity"], election.identity.as_str());
+    lease.set(&["spec", "leaseDurationSeconds"], election.lease.as_secs() as i64);
+    lease.set(&["spec", "renewTime"], now);
+    lease
+}

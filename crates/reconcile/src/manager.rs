@@ -1,0 +1,181 @@
+//! Runs controllers until it is dropped: each has a queue, fed by the caches, and a few workers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_base::Clock;
+use corten_client::{Caches, Client, Key};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::events::Recorder;
+use crate::execute::{self, Written};
+use crate::{Controller, Plan, Queue};
+
+/// How long a cache may take to show what was written before it is believed anyway.
+const STALE: Duration = Duration::from_secs(5);
+
+/// A client in the identity of one controller.
+pub type ClientFor = Box<dyn Fn(&'static str) -> Client + Send + Sync>;
+
+pub struct Manager {
+    client: Client,
+    client_for: ClientFor,
+    caches: Caches,
+    clock: Clock,
+    recorder: Recorder,
+    queues: Mutex<Vec<(&'static str, Arc<Queue>)>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Manager {
+    /// The client is what caches and events go through; each controller has its own besides.
+    pub fn new(client: Client, client_for: ClientFor, clock: Clock) -> Manager {
+        let mut tasks = JoinSet::new();
+        let recorder = Recorder::start(client.clone(), clock.clone(), &mut tasks);
+        let caches = Caches::new(client.clone(), clock.clone());
+        let (queues, tasks) = (Mutex::default(), Mutex::new(tasks));
+        Manager { client, client_for, caches, clock, recorder, queues, tasks }
+    }
+
+    /// A client in a controller's own identity.
+    pub fn client_for(&self, controller: &'static str) -> Client {
+        (self.client_for)(controller)
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Runs a task that is not a controller of the usual shape.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().spawn(task);
+    }
+
+    /// A queue that is counted among this manager's own.
+    pub fn queue(&self, name: &'static str) -> Arc<Queue> {
+        let queue = Arc::new(Queue::new(self.clock.clone()));
+        self.queues.lock().push((name, queue.clone()));
+        queue
+    }
+
+    /// Starts a controller.
+    pub fn run<C: Controller>(&self, controller: C) {
+        let controller = Arc::new(controller);
+        let queue = self.queue(controller.name());
+        for watch in controller.watches() {
+            let (queue, caches) = (queue.clone(), self.caches.clone());
+            self.caches.of(watch.kind).subscribe(move |change| {
+                let mut keys = Vec::new();
+                (watch.keys)(&caches, change, &mut keys);
+                for key in keys {
+                    queue.add(key);
+                }
+            });
+        }
+        let pending = Arc::new(Mutex::new(HashMap::new()));
+        for _ in 0..controller.workers() {
+            let worker = Worker {
+                controller: controller.clone(),
+                queue: queue.clone(),
+                client: self.client_for(controller.name()),
+                caches: self.caches.clone(),
+                clock: self.clock.clone(),
+                recorder: self.recorder.clone(),
+                pending: pending.clone(),
+            };
+            self.spawn(worker.run());
+        }
+    }
+
+    /// Whether nobody has anything to do before the clock moves on.
+    pub fn is_idle(&self) -> bool {
+        self.queues.lock().iter().all(|(_, queue)| queue.is_idle()) && self.recorder.is_idle()
+    }
+}
+
+struct Worker<C> {
+    controller: Arc<C>,
+    queue: Arc<Queue>,
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    recorder: Recorder,
+    /// By key, what was written about it and may not have been seen yet.
+    pending: Arc<Mutex<HashMap<Key, Vec<Written>>>>,
+}
+
+impl<C: Controller> Worker<C> {
+    async fn run(self) {
+        for watch in self.controller.watches() {
+            self.caches.of(watch.kind).synced().await;
+        }
+        loop {
+            let key = self.queue.next().await;
+            let (failed, again_after) = self.reconcile(&key).await;
+            self.queue.done(&key, failed, again_after);
+        }
+    }
+
+    /// Brings one key to where it should be, as far as one look can; whether something went wrong, and when to
+    /// look again.
+    async fn reconcile(&self, key: &Key) -> (bool, Option<Duration>) {
+        self.await_own_writes(key).await;
+        let world = self.controller.observe(&self.caches, key);
+        let now = self.clock.now();
+        let plan = self.controller.plan(key, &world, now);
+        let report = execute::execute(&self.client, &plan).await;
+        let mut written = execute::written(&report);
+        let conclusion = self.controller.conclude(key, &world, &report, now);
+        let concluded = execute::execute(&self.client, &conclusion).await;
+        written.extend(execute::written(&concluded));
+        if !written.is_empty() {
+            self.pending.lock().insert(key.clone(), written);
+        }
+        let Plan { events, requeue_after, .. } = plan;
+        for event in events.into_iter().chain(conclusion.events) {
+            self.recorder.record(event);
+        }
+        let mut failed = false;
+        for (action, error) in report.failures().chain(concluded.failures()) {
+            failed = true;
+            if !execute::is_ordinary(error) {
+                let (controller, kind) = (self.controller.name(), &action.kind().plural);
+                tracing::warn!(controller, %key, %kind, %error, "request failed");
+            }
+        }
+        let again = requeue_after.into_iter().chain(conclusion.requeue_after).min();
+        (failed, again)
+    }
+
+    /// A look at a world without one's own last writes would do them again.
+    async fn await_own_writes(&self, key: &Key) {
+        let Some(written) = self.pending.lock().remove(key) else { return };
+        let seen = async {
+            for written in &written {
+                if let Written::Version(kind, version) = written {
+                    self.caches.of(kind).reached(*version).await;
+                }
+                while !execute::is_seen(&self.caches, written) {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            }
+        };
+        if tokio::time::timeout(STALE, seen).await.is_err() {
+            tracing::debug!(controller = self.controller.name(), %key, "caches are behind");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Which keys have to be looked at: each at most once, never two at a time, the failed ones later and later.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use corten_base::{Backoff, Clock};
+use corten_client::Key;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+const RETRY: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1000) };
+
+pub struct Queue {
+    clock: Clock,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Key>,
+    queued: HashSet<Key>,
+    processing: HashSet<Key>,
+    /// Wanted again while being worked on.
+    dirty: HashSet<Key>,
+    failures: HashMap<Key, u32>,
+    /// When to look again, earliest first; the number keeps equals apart.
+    later: BTreeMap<(Timestamp, u64), Key>,
+    due: HashMap<Key, (Timestamp, u64)>,
+    number: u64,
+}
+
+impl State {
+    fn add(&mut self, key: Key) {
+        if self.processing.contains(&key) {
+            self.dirty.insert(key);
+        } else if self.queued.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: Key, at: Timestamp) {
+        if let Some(due) = self.due.get(&key) {
+            if due.0 <= at {
+                return;
+            }
+            self.later.remove(due);
+        }
+        self.number += 1;
+        let due = (at, self.number);
+        self.later.insert(due, key.clone());
+        self.due.insert(key, due);
+    }
+
+    /// Makes ready what is due; when to look again otherwise.
+    fn wake(&mut self, now: Timestamp) -> Option<Timestamp> {
+        while let Some(entry) = self.later.first_entry() {
+            if entry.key().0 > now {
+                return Some(entry.key().0);
+            }
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.add(key);
+        }
+        None
+    }
+}
+
+impl Queue {
+    pub fn new(clock: Clock) -> Queue {
+        Queue { clock, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub fn add(&self, key: Key) {
+        self.state.lock().add(key);
+        self.changed.notify_one();
+    }
+
+    pub fn add_after(&self, key: Key, delay: Duration) {
+        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+        let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+        self.state.lock().add_at(key, at);
+        self.changed.notify_one();
+    }
+
+    /// The next key; it is this caller's until `done`.
+    pub async fn next(&self) -> Key {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.wake(self.clock.now());
+                if let Some(key) = state.ready.pop_front() {
+                    state.queued.remove(&key);
+                    state.processing.insert(key.clone());
+                    let more = !state.ready.is_empty();
+                    drop(state);
+                    if more {
+                        self.changed.notify_one();
+                    }
+                    return key;
+                }
+                next
+            };
+            let changed = self.changed.notified();
+            match next {
+                Some(at) => {
+                    tokio::select! {
+                        () = changed => {}
+                        () = self.clock.sleep_until(at) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Ends the work on a key: a failure brings it back later.
+    pub fn done(&self, key: &Key, failed: bool, again_after: Option<Duration>) {
+        let delay = {
+            let mut state = self.state.lock();
+            state.processing.remove(key);
+            if state.dirty.remove(key) {
+                state.add(key.clone());
+            }
+            if failed {
+                let failures = state.failures.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                Some(RETRY.delay(*failures))
+            } else {
+                state.failures.remove(key);
+                again_after
+            }
+        };
+        match delay {
+            Some(delay) => self.add_after(key.clone(), delay),
+            None => self.changed.notify_one(),
+        }
+    }
+
+    /// Whether nothing is being worked on or waits to be.
+    pub fn is_idle(&self) -> bool {
+        let mut state = self.state.lock();
+        state.wake(self.clock.now());
+        state.ready.is_empty() && state.processing.is_empty()
+    }
+
+    /// How many wait to be looked at now.
+    pub fn depth(&self) -> usize {
+        self.state.lock().ready.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("n", name)
+    }
+
+    #[tokio::test]
+    async fn a_key_is_never_worked_on_twice_at_a_time() {
+        let (clock, hands) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+        let queue = Queue::new(clock);
+        queue.add(key("a"));
+        queue.add(key("a"));
+        assert_eq!(queue.next().await, key("a"));
+        queue.add(key("a"));
+        assert_eq!(queue.depth(), 0, "it waits until the first is done");
+        queue.done(&key("a"), false, None);
+        assert_eq!(queue.next().await, key("a"));
+        queue.done(&key("a"), true, None);
+        assert!(queue.is_idle(), "a failure waits");
+        hands.advance(Duration::from_millis(5));
+        assert_eq!(queue.next().await, key("a"));
+        queue.done(&key("a"), false, Some(Duration::from_secs(60)));
+        queue.add_after(key("a"), Duration::from_secs(10));
+        hands.advance(Duration::from_secs(10));
+        assert_eq!(queue.next().await, key("a"), "the sooner one counts");
+    }
+}
