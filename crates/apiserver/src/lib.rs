@@ -50,8 +50,8 @@ pub use allocation::{PortRange, ServiceRanges};
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
-pub use local::Handle;
 pub use in_flight::Limits;
+pub use local::Handle;
 pub use request::go_duration;
 pub use tls::TlsError;
 

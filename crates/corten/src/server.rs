@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager;
+use crate::controller_manager::{self, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
@@ -63,6 +63,10 @@ pub(crate) struct Args {
     /// Parts not to run: agent, scheduler, controller-manager, proxy, dns.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
+    /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
+    /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
+    #[arg(long, default_value_t = 0)]
+    simulated_nodes: usize,
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
@@ -147,8 +151,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let controllers = (!args.disable.iter().any(|part| part == "controller-manager"))
-        .then(|| controller_manager::start(&running));
+    let parts = Parts {
+        controllers: !args.disable.iter().any(|part| part == "controller-manager"),
+        simulated_nodes: args.simulated_nodes,
+    };
+    let controllers = controller_manager::start(&running, &parts);
     stop.wait().await;
     tracing::info!("stopping");
     drop(controllers);
