@@ -1,6 +1,7 @@
 //! A stand-in for the scheduler, for as long as there is none: pods go to the ready nodes in turn, as far as
 //! taints, node names and labels allow. It weighs nothing and knows no resources but the number of pods.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +9,7 @@ use corten_api::{Value, meta, value};
 use corten_client::{Cache, Client, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Event, Manager, Recorder};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::conditions::{self, Condition};
 use crate::nodes::{self, MAX_PODS};
@@ -19,11 +21,23 @@ pub(crate) struct Binder {
     client: Client,
     recorder: Recorder,
     turn: AtomicUsize,
+    /// Pods that fitted nowhere.
+    refused: Mutex<BTreeSet<Key>>,
 }
 
 impl Binder {
     pub(crate) fn new(client: Client, manager: &Manager) -> Binder {
-        Binder { client, recorder: manager.recorder().clone(), turn: AtomicUsize::new(0) }
+        Binder {
+            client,
+            recorder: manager.recorder().clone(),
+            turn: AtomicUsize::new(0),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// The next pod to try when there is room again.
+    pub(crate) fn next_refused(&self) -> Option<Key> {
+        self.refused.lock().pop_first()
     }
 
     /// Gives a pod a node, or says that there is none for it.
@@ -60,6 +74,7 @@ impl Binder {
     }
 
     async fn refuse(&self, key: &Key, pod: &Value, nodes: usize, now: Timestamp) -> Result<(), Error> {
+        self.refused.lock().insert(key.clone());
         if conditions::find(pod, "PodScheduled").is_some() {
             return Ok(());
         }

@@ -39,7 +39,7 @@ impl Node {
         let name = Str::from(format!("simulated-{index}"));
         let client = identities(&format!("system:node:{name}"), &["system:nodes"]);
         let [_, _, high, low] = u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes();
-        let address = Ipv4Addr::new(172, 31, high, low);
+        let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(172, 31, high, low)).saturating_add(1));
         let network = Ipv4Addr::new(10, 244u8.wrapping_add(high), low, 0);
         Node { name, client, address, network }
     }

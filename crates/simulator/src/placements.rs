@@ -53,13 +53,14 @@ impl Placements {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// The pod is gone, or done.
-    pub(crate) fn release(&self, pod: &Key) {
+    /// The pod is gone, or done; whether that made room.
+    pub(crate) fn release(&self, pod: &Key) -> bool {
         let mut state = self.0.lock();
-        let Some(node) = state.nodes.remove(pod) else { return };
+        let Some(node) = state.nodes.remove(pod) else { return false };
         if let Some(pods) = state.addresses.get_mut(&node) {
             pods.remove(pod);
         }
+        true
     }
 }
 

@@ -98,12 +98,12 @@ impl Walk {
     /// Does the next thing about a pod; when to look again.
     async fn advance(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(object) = self.pods.get(key) else {
-            self.placements.release(key);
+            self.release(key);
             return Ok(None);
         };
         let pod = object.tree();
         if lifecycle::is_finished(&pod) {
-            self.placements.release(key);
+            self.release(key);
         }
         let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
         if node.is_empty() {
@@ -118,6 +118,14 @@ impl Walk {
             return Ok(None);
         }
         self.live(key, &pod, node).await
+    }
+
+    /// The room a pod leaves goes to one that waits for it.
+    fn release(&self, key: &Key) {
+        if self.placements.release(key) {
+            let refused = self.binder.as_ref().and_then(Binder::next_refused);
+            refused.into_iter().for_each(|key| self.queue.add(key));
+        }
     }
 
     async fn live(&self, key: &Key, pod: &Value, node: &Node) -> Result<Option<Duration>, Error> {
