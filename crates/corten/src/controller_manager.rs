@@ -1,11 +1,16 @@
 //! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
 
+mod alone;
+mod serving;
+
 use std::sync::Arc;
 
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
 use corten_reconcile::Manager;
+
+pub(crate) use alone::{Args, run};
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 

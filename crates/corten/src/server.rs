@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
     runtime.block_on(serve(args, flags, started))
 }
 
-fn log_to_stderr() {
+pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("CORTEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -190,7 +190,7 @@ fn limits(args: &Args) -> Limits {
 }
 
 /// Reads a duration in Go's notation: `30s`, `1m30s`, `1.5h`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = go_duration(text)?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
@@ -242,20 +242,20 @@ fn names_of_this_machine(args: &Args) -> Sans {
 }
 
 /// SIGTERM and SIGINT, once anybody waits for them.
-struct StopSignals {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    fn install() -> anyhow::Result<StopSignals> {
+    pub(crate) fn install() -> anyhow::Result<StopSignals> {
         Ok(StopSignals {
             terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
             interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
         })
     }
 
-    async fn wait(mut self) {
+    pub(crate) async fn wait(mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-/// Powers of ten from ten nanoseconds to ten seconds and beyond, in seconds.
-const BUCKETS: [f64; 11] =
-    [1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 1000.0];
+/// Upstream's: powers of ten from ten nanoseconds to a thousand seconds.
+const BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
 /// The numbers of one queue.
 #[derive(Debug, Clone, Default)]
