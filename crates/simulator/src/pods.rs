@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
 use corten_base::Clock;
-use corten_client::{Cache, DeleteOptions, Error, Key, Patch, kinds};
+use corten_client::{Cache, Change, DeleteOptions, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Manager, Queue};
 
 use crate::binder::Binder;
@@ -49,7 +49,7 @@ pub(crate) fn start(
     let follower = Arc::downgrade(&walk);
     walk.nodes.subscribe(move |change| {
         let Some(walk) = follower.upgrade() else { return };
-        walk.node_changed(change.old.as_deref().map(|o| o.tree()), change.new.as_deref().map(|o| o.tree()));
+        walk.node_changed(change);
     });
     for _ in 0..WORKERS {
         manager.spawn(walk.clone().work());
@@ -76,18 +76,13 @@ impl Walk {
     }
 
     /// A node that can take pods, or speak again, is a reason to look at those that wait for it. Heartbeats are not.
-    fn node_changed(&self, old: Option<Value>, new: Option<Value>) {
-        let of_interest = |node: Option<&Value>| {
-            node.map(|node| {
-                (
-                    node.get("spec").cloned(),
-                    meta::labels(node).cloned(),
-                    nodes::is_unplugged(node),
-                    nodes::is_ready(node),
-                )
-            })
+    fn node_changed(&self, change: &Change) {
+        let of_interest = |node: &Arc<Object>| {
+            let node = node.tree();
+            let labels = meta::labels(&node).cloned();
+            (node.get("spec").cloned(), labels, nodes::is_unplugged(&node), nodes::is_ready(&node))
         };
-        if of_interest(old.as_ref()) == of_interest(new.as_ref()) {
+        if change.old.as_ref().map(of_interest) == change.new.as_ref().map(of_interest) {
             return;
         }
         for pod in self.pods.list("") {
