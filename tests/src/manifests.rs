@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 use crate::Served;
 
+/// A certificate request that is signed by the key it names.
+const STUB_REQUEST: &str = "MIHKMHICAQAwEDEOMAwGA1UEAwwFdndvcmswWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARuRfscr1oLFaq0J/iqyDExJEOO15uy\
+                            lMIqZpU2nEmXZ9RoRyckxXH7QMmWkhKyR6hBuhEh1SGCcTHkw3XOdYGSoAAwCgYIKoZIzj0EAwIDSAAwRQIgJGF98FN6Bs+KEBZO\
+                            TnLGEgnrrK+bbp/gnMHyhEyw19wCIQCvon/dPnMaPpP0yDvFhYaqFwWoFaU//1ZPmcxWUUGtgA==";
+
 /// An object to create, and a status to give it.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -146,7 +151,7 @@ fn body_of_machinery(served: &Served, name: &str) -> Option<Value> {
         "PodCertificateRequest" => json!({"spec": {
             "signerName": "example.com/signer", "podName": "p", "podUID": UID, "nodeName": "n",
             "nodeUID": UID, "serviceAccountName": "default", "serviceAccountUID": UID,
-            "stubPKCS10Request": "AAAA",
+            "stubPKCS10Request": STUB_REQUEST,
         }}),
         "IngressClass" => json!({"spec": {"controller": "example.com/controller"}}),
         "Ingress" => {

@@ -234,6 +234,21 @@ fn manifests_are_applied_by_the_server() {
 }
 
 #[test]
+fn namespaces_are_made_safe_by_a_label() {
+    with_each(|kubectl| {
+        kubectl.ok("create namespace safe");
+        kubectl.ok("run before -n safe --image=registry.example/image:1");
+        let labelled =
+            kubectl.tool.run(&words("label namespace safe pod-security.kubernetes.io/enforce=restricted"));
+        let warning = "Warning: before: allowPrivilegeEscalation != false, unrestricted capabilities";
+        assert!(labelled.stderr.contains(warning), "{}", labelled.stderr);
+        let refused = kubectl.fails("run after -n safe --image=registry.example/image:1");
+        let why = "Error from server (Forbidden): pods \"after\" is forbidden: violates PodSecurity \"restricted:latest\"";
+        assert!(refused.starts_with(why), "{refused}");
+    });
+}
+
+#[test]
 fn a_cluster_explains_itself() {
     with_each(|kubectl| {
         let resources = kubectl.ok("api-resources");
@@ -265,23 +280,23 @@ fn a_cluster_explains_itself() {
 fn tokens_are_made_and_used() {
     with_each(|kubectl| {
         kubectl.ok("create serviceaccount robot");
-        let token = kubectl
-            .ok("create token robot --duration=30m --audience=https://kubernetes.default.svc.cluster.local");
+        let token = kubectl.ok("create token robot --duration=30m");
         assert_eq!(token.trim().split('.').count(), 3, "{token}");
-        let (server, ca) =
-            (kubectl.server.url(), kubectl.file("ca.crt", &kubectl.server.credentials().ca_pem));
-        let as_robot = |token: &str| {
-            let ca = ca.display();
-            let command = format!(
-                "--kubeconfig=/dev/null --server={server} --certificate-authority={ca} --token={token}"
-            );
-            let mut arguments: Vec<&str> = words(&command);
-            arguments.extend(["get", "--raw", "/api"]);
-            kubectl.tool.run(&arguments)
+        let ca = kubectl.file("ca.crt", &kubectl.server.credentials().ca_pem);
+        let as_robot = |command: &str| {
+            let (server, ca, token) = (kubectl.server.url(), ca.display(), token.trim());
+            let identity = format!("--server={server} --certificate-authority={ca} --token={token}");
+            kubectl.tool.run(&words(&format!("--kubeconfig=/dev/null {identity} {command}")))
         };
-        assert!(as_robot(token.trim()).ok().contains("APIVersions"));
+        assert!(as_robot("get --raw /api").ok().contains("APIVersions"));
+        assert!(as_robot("get secrets").stderr.contains("Forbidden"));
+        if kubectl.minor >= 28 {
+            let robot = as_robot("auth whoami").ok();
+            assert!(robot.contains("system:serviceaccount:default:robot"), "{robot}");
+            assert!(robot.contains("system:serviceaccounts:default"), "{robot}");
+        }
         kubectl.ok("delete serviceaccount robot");
-        let refused = as_robot(token.trim());
+        let refused = as_robot("get --raw /api");
         assert!(refused.stderr.contains("Unauthorized"), "{refused:?}");
         assert!(kubectl.fails("create token robot").contains("serviceaccounts \"robot\" not found"));
     });
@@ -360,4 +375,36 @@ fn describe(kubectl: &Kubectl, items: &[Value]) {
     let described = kubectl.ok(&format!("describe -f {}", kubectl.file("described.json", &list).display()));
     let count = described.lines().filter(|line| line.starts_with("Name:")).count();
     assert_eq!(count, items.len(), "{described}");
+}
+
+#[test]
+fn services_of_each_kind_and_requests_for_certificates() {
+    with_each(|kubectl| {
+        let of = |name: &str, path: &str| kubectl.ok(&format!("get service {name} -o jsonpath={{{path}}}"));
+        kubectl.ok("create service clusterip inner --tcp=80:8080");
+        assert!(of("inner", ".spec.clusterIP").starts_with("10."), "{}", of("inner", ".spec"));
+        kubectl.ok("create service nodeport outer --tcp=80:8080");
+        let port: u16 = of("outer", ".spec.ports[0].nodePort").parse().expect("a port");
+        assert!((30000..=32767).contains(&port), "{port}");
+        kubectl.ok("create service loadbalancer balanced --tcp=80:8080");
+        kubectl.ok("create service clusterip headless --clusterip=None");
+        assert_eq!(of("headless", ".spec.clusterIPs[0]"), "None");
+        kubectl.ok("create service externalname elsewhere --external-name example.com");
+        let shown = kubectl.ok("get services");
+        for line in ["kubernetes", "LoadBalancer", "<pending>", "example.com"] {
+            assert!(shown.contains(line), "{shown}");
+        }
+        let taken = kubectl.fails("create service nodeport again --tcp=80:8080 --node-port=99");
+        assert!(taken.contains("provided port is not in the valid range"), "{taken}");
+
+        let kinds = served(kubectl.server.client());
+        let kind = kinds.iter().find(|kind| kind.kind == "CertificateSigningRequest");
+        let request = kind.and_then(|kind| sample(kind, "bob")).expect("a request for a certificate");
+        kubectl.with_input("create -f -", &request.object.to_string());
+        kubectl.ok("certificate approve bob");
+        let condition = kubectl.ok("get csr bob -o jsonpath={.status.conditions[0].type}");
+        assert_eq!(condition, "Approved");
+        let denied = kubectl.fails("certificate deny bob");
+        assert!(!denied.is_empty());
+    });
 }

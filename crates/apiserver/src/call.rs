@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::{Status, Str, Value, managed};
-use corten_auth::User;
-use http::HeaderMap;
+use corten_auth::{MASTERS, User};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue};
 
 use crate::admission::Admission;
+use crate::allocation::Allocators;
 use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
 use crate::decode::Expected;
 use crate::events::EventLeases;
+use crate::in_flight::Limits;
 use crate::negotiate::{self, View, Wanted};
 use crate::request::{Query, ResourcePath};
 use crate::respond::TableQuery;
@@ -25,6 +28,8 @@ pub(crate) struct Backend {
     pub authorizer: Authorizer,
     pub admission: Admission,
     pub event_leases: EventLeases,
+    pub allocators: Allocators,
+    pub limits: Limits,
     pub authentication: Authentication,
 }
 
@@ -40,7 +45,47 @@ pub(crate) struct Call {
     pub warnings: Vec<String>,
 }
 
+/// Who the server is when it asks something of itself.
+pub(crate) fn itself() -> User {
+    User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() }
+}
+
+/// How the server calls itself, and so who manages what it writes.
+pub(crate) const USER_AGENT_OF_SERVER: &str = "kube-apiserver/v1.37.0";
+
 impl Call {
+    /// A request of the server to itself; `None` if it does not serve the resource.
+    pub(crate) fn internal(
+        backend: &Arc<Backend>,
+        resource: (&str, &str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> Option<Call> {
+        let (group, version, resource) = resource;
+        let served = backend.catalog.get(group, version, resource)?;
+        let at = ResourcePath {
+            group: group.into(),
+            version: version.into(),
+            namespace: namespace.into(),
+            resource: resource.into(),
+            name: name.into(),
+            ..ResourcePath::default()
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_OF_SERVER));
+        Some(Call {
+            backend: backend.clone(),
+            served,
+            at,
+            query: Query::default(),
+            headers,
+            body: Bytes::new(),
+            user: Arc::new(itself()),
+            now: jiff::Timestamp::now(),
+            warnings: Vec::new(),
+        })
+    }
+
     pub(crate) fn expected(&self) -> Expected<'_> {
         Expected {
             schema: &self.served.schema,
@@ -100,7 +145,7 @@ impl Call {
     pub(crate) fn manager(&self) -> Str {
         match self.query.text("fieldManager") {
             "" => {
-                let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
+                let agent = self.headers.get(USER_AGENT).and_then(|v| v.to_str().ok());
                 managed::manager_from_user_agent(agent.unwrap_or_default())
             }
             manager => manager.into(),

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corten_api::Status;
 use corten_auth::User;
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, WARNING};
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
@@ -31,8 +31,6 @@ use crate::{Server, compress, endpoints, random};
 const MAX_BODY: usize = 3 * 1024 * 1024;
 /// How much of a body that is too large is read and thrown away.
 const MAX_DRAINED: usize = 64 * 1024 * 1024;
-/// How long a request that is not a watch may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const UNKNOWN: RequestKey =
@@ -109,7 +107,9 @@ impl Server {
         let Backend { authentication, authorizer, catalog, .. } = &*self.backend;
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path);
-        let user = authorization::admit(authorizer, user?, &parts.headers, &info, &query)?;
+        let user = authorization::act_as(authorizer, user?, &parts.headers, &info, &query)?;
+        let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
+        authorization::pass(authorizer, &user, &info, &query)?;
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -144,7 +144,7 @@ impl Server {
             .ok_or_else(Status::unknown_path)?
             .clone();
         *key = metric_key(&served, &info, &at);
-        let timeout = timeout(&query)?;
+        let timeout = timeout(&query, self.backend.limits.request_timeout)?;
         let mut call = Call {
             backend: self.backend.clone(),
             served,
@@ -171,7 +171,6 @@ impl Server {
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
         }
-        let _flight = InFlight::enter(self, info.verb);
         let work = async {
             call.body = read(body, &call.headers).await?;
             let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
@@ -200,18 +199,25 @@ async fn within(
     }
 }
 
-/// The `timeout` parameter, in Go's notation.
-fn timeout(query: &Query) -> Result<Duration, Status> {
+/// What one request too many hears, word for word as upstream says it.
+fn too_many() -> Answer {
+    let mut answer = respond::text(429, "Too many requests, please try again later.\n");
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
+/// The `timeout` parameter, in Go's notation; never more than the server gives anybody.
+fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     let text = query.text("timeout");
-    if text.is_empty() {
-        return Ok(REQUEST_TIMEOUT);
+    if matches!(text, "" | "0") {
+        return Ok(most);
     }
     let seconds = request::go_duration(text).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
     Ok(match Duration::try_from_secs_f64(seconds) {
-        Ok(asked) if !asked.is_zero() => asked.min(REQUEST_TIMEOUT),
-        _ => REQUEST_TIMEOUT,
+        Ok(asked) if !asked.is_zero() => asked.min(most),
+        _ => most,
     })
 }
 
@@ -377,26 +383,6 @@ fn metric_key(served: &Served, info: &RequestInfo, at: &ResourcePath) -> Request
         resource: resource.name,
         subresource,
         scope,
-    }
-}
-
-/// Counts a request while it is being worked on.
-struct InFlight<'a>(&'a AtomicI64);
-
-impl<'a> InFlight<'a> {
-    fn enter(server: &'a Server, verb: &str) -> InFlight<'a> {
-        let gauge = match verb {
-            "get" | "list" => &server.metrics.read_only,
-            _ => &server.metrics.mutating,
-        };
-        gauge.fetch_add(1, Ordering::Relaxed);
-        InFlight(gauge)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod access_reviews;
 mod admission;
+mod allocation;
 mod authentication;
 mod authorization;
 mod body;
@@ -19,6 +20,7 @@ mod dispatch;
 mod endpoints;
 mod events;
 mod filter;
+mod in_flight;
 mod listen;
 mod local;
 mod metrics;
@@ -44,17 +46,21 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use admission::AdmissionPlugins;
+pub use allocation::{PortRange, ServiceRanges};
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
+pub use in_flight::Limits;
 pub use local::Handle;
 pub use request::go_duration;
 pub use tls::TlsError;
 
+use allocation::Allocators;
 use authentication::Authentication;
 use call::Backend;
 use catalog::Catalog;
 use endpoints::Health;
+use in_flight::Lanes;
 use metrics::Metrics;
 use tls::ClientCertificates;
 
@@ -80,6 +86,11 @@ pub struct Options {
     pub authorization_modes: AuthorizationModes,
     /// The address clients are told to use.
     pub advertised: SocketAddr,
+    /// Where pods reach this server; `None` if nowhere.
+    pub endpoint: Option<SocketAddr>,
+    pub service_ranges: ServiceRanges,
+    pub node_ports: PortRange,
+    pub limits: Limits,
     /// The flags the server was started with, by name, for people to look at.
     pub flags: Vec<(String, String)>,
 }
@@ -90,6 +101,10 @@ pub struct Server {
     health: Health,
     client_certificates: ClientCertificates,
     advertised: String,
+    port: u16,
+    endpoint: Option<SocketAddr>,
+    service_ranges: ServiceRanges,
+    lanes: Lanes,
     started_at: Instant,
     flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
@@ -100,6 +115,7 @@ pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
+    keeper: tokio::task::JoinHandle<()>,
 }
 
 /// Loads the stored objects, fills a fresh cluster and starts to answer.
@@ -117,27 +133,37 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             authorizer,
             admission: admission::Admission::new(&options.admission_plugins),
             event_leases: events::EventLeases::default(),
+            allocators: Allocators::new(&options.service_ranges, options.node_ports),
+            limits: options.limits,
             authentication: Authentication::new(options.authentication),
         }),
         metrics: Metrics::new(),
         client_certificates,
         advertised: options.advertised.to_string(),
+        port: options.advertised.port(),
+        endpoint: options.endpoint,
+        service_ranges: options.service_ranges,
+        lanes: Lanes::new(&options.limits),
         started_at: Instant::now(),
         flags: options.flags,
         stop: stopping.clone(),
     });
     server.backend.authentication.follow_use(Arc::downgrade(&server));
-    bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
-    authorization::bootstrap::run(&server).await.map_err(StartError::Bootstrap)?;
+    bootstrap::run(&server).await.map_err(|failure| StartError::Bootstrap(failure.to_string()))?;
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
+    let keeper = tokio::spawn(bootstrap::keep(server.clone()));
     let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));
-    Ok(Running { server, stop, task })
+    Ok(Running { server, stop, task, keeper })
 }
 
 impl Running {
     /// Stops taking requests, lets those in flight end, and closes the store.
     pub async fn stop(self) {
+        self.keeper.abort();
+        // It ends at once, by being told to.
+        let _ = self.keeper.await;
+        bootstrap::withdraw(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);
         // The task only ends by returning.

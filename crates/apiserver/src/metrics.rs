@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use crate::catalog::Catalog;
+use crate::allocation;
+use crate::call::Backend;
+use crate::in_flight::Lanes;
 
 /// Upstream's buckets for request durations.
 const BUCKETS: [f64; 18] =
@@ -37,8 +39,6 @@ struct RequestStats {
 pub(crate) struct Metrics {
     started: SystemTime,
     requests: Mutex<BTreeMap<RequestKey, RequestStats>>,
-    pub mutating: AtomicI64,
-    pub read_only: AtomicI64,
     pub watches: AtomicI64,
     pub handshake_errors: AtomicU64,
     pub panics: AtomicU64,
@@ -49,8 +49,6 @@ impl Metrics {
         Metrics {
             started: SystemTime::now(),
             requests: Mutex::default(),
-            mutating: AtomicI64::new(0),
-            read_only: AtomicI64::new(0),
             watches: AtomicI64::new(0),
             handshake_errors: AtomicU64::new(0),
             panics: AtomicU64::new(0),
@@ -70,16 +68,17 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn render(&self, catalog: &Catalog, store_revision: u64) -> String {
+    pub(crate) fn render(&self, backend: &Backend, lanes: &Lanes) -> String {
         let mut out = Exposition::default();
         self.render_requests(&mut out);
-        out.family("apiserver_current_inflight_requests", "gauge", "Requests being served, by kind.");
-        for (kind, value) in [("mutating", &self.mutating), ("readOnly", &self.read_only)] {
-            out.sample(
-                "apiserver_current_inflight_requests",
-                &[("request_kind", kind)],
-                value.load(Ordering::Relaxed),
-            );
+        let [running, refused] = ["apiserver_current_inflight_requests", "apiserver_dropped_requests_total"];
+        out.family(running, "gauge", "Requests being served, by kind.");
+        for (kind, count, _) in lanes.counts() {
+            out.sample(running, &[("request_kind", kind)], count);
+        }
+        out.family(refused, "counter", "Requests turned away because there were too many, by kind.");
+        for (kind, _, count) in lanes.counts() {
+            out.sample(refused, &[("request_kind", kind)], count);
         }
         out.family("apiserver_longrunning_requests", "gauge", "Watches being served.");
         out.sample(
@@ -89,7 +88,7 @@ impl Metrics {
         );
         for name in ["apiserver_storage_objects", "apiserver_resource_objects"] {
             out.family(name, "gauge", "Stored objects, by resource.");
-            let mut caches: Vec<_> = catalog.caches().collect();
+            let mut caches: Vec<_> = backend.catalog.caches().collect();
             caches.sort_by_key(|c| (c.form.rules.group, c.form.rules.resource));
             for cache in caches {
                 let rules = cache.form.rules;
@@ -102,7 +101,7 @@ impl Metrics {
             "gauge",
             "The revision the caches have reached.",
         );
-        out.sample("apiserver_watch_cache_resource_version", &[], store_revision);
+        out.sample("apiserver_watch_cache_resource_version", &[], backend.store.revision());
         out.family(
             "apiserver_tls_handshake_errors_total",
             "counter",
@@ -119,6 +118,7 @@ impl Metrics {
             "Requests answered with an error after a panic.",
         );
         out.sample("apiserver_request_panics_total", &[], self.panics.load(Ordering::Relaxed));
+        render_allocation(&mut out, backend);
         self.render_process(&mut out);
         out.text
     }
@@ -179,6 +179,23 @@ impl Metrics {
         out.family("process_open_fds", "gauge", "Open file descriptors.");
         out.sample("process_open_fds", &[], usage.open_fds);
     }
+}
+
+fn render_allocation(out: &mut Exposition, backend: &Backend) {
+    let ranges = allocation::address_usage(backend);
+    let [taken, free] =
+        ["allocated", "available"].map(|n| format!("kube_apiserver_clusterip_allocator_{n}_ips"));
+    out.family(&taken, "gauge", "Addresses that services have, by range.");
+    ranges.iter().for_each(|range| out.sample(&taken, &[("cidr", &range.of)], range.taken));
+    out.family(&free, "gauge", "Addresses that no service has, by range.");
+    ranges.iter().for_each(|range| out.sample(&free, &[("cidr", &range.of)], range.free));
+    let ports = allocation::port_usage(backend);
+    let [taken, free] =
+        ["allocated", "available"].map(|n| format!("kube_apiserver_nodeport_allocator_{n}_ports"));
+    out.family(&taken, "gauge", "Node ports that services have.");
+    out.sample(&taken, &[], ports.taken);
+    out.family(&free, "gauge", "Node ports that no service has.");
+    out.sample(&free, &[], ports.free);
 }
 
 impl RequestKey {

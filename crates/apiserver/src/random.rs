@@ -30,6 +30,11 @@ pub(crate) fn fraction() -> f64 {
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
+/// A number below another; zero below zero.
+pub(crate) fn below(limit: u128) -> u128 {
+    u128::from_ne_bytes(random()).checked_rem(limit).unwrap_or(0)
+}
+
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // A machine without randomness can serve nobody: there are no keys, no uids, no TLS.

@@ -7,7 +7,7 @@ use crate::authentication;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
 use crate::respond::{self, Answer};
-use crate::verbs::{subresource, write};
+use crate::verbs::{binding, write};
 
 pub(crate) async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
     match (call.served.name(), verb) {
@@ -26,7 +26,7 @@ async fn bind(call: &mut Call) -> Result<Answer, Status> {
     call.at.name = meta::name(&decoded.object).into();
     let pods = call.backend.catalog.get("", "v1", "pods").ok_or_else(Status::unknown_path)?.clone();
     call.served = pods;
-    subresource::bind(call).await
+    binding::bind(call).await
 }
 
 fn review(call: &mut Call) -> Result<Answer, Status> {

@@ -20,7 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run a cluster on this machine.
-    Server(server::Args),
+    Server(Box<server::Args>),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<()> {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
-        Command::Server(args) => server::run(args, flags(&matches)),
+        Command::Server(args) => server::run(*args, flags(&matches)),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -3,12 +3,15 @@
 mod authentication;
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use corten_apiserver::{AdmissionPlugins, AuthorizationModes, Options, RuntimeConfig};
+use corten_apiserver::{
+    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
+    go_duration,
+};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -19,9 +22,10 @@ use crate::controller_manager;
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
-const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
+// As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Where everything is kept.
     #[arg(long, default_value = "/var/lib/corten")]
@@ -32,6 +36,27 @@ pub(crate) struct Args {
     /// The port to listen on; 0 picks a free one.
     #[arg(long, default_value_t = 6443)]
     secure_port: u16,
+    /// The address pods reach this server at [default: the address this machine is reached at].
+    #[arg(long)]
+    advertise_address: Option<IpAddr>,
+    /// Where cluster IPs come from: a range, or one of each family.
+    #[arg(long, default_value = "10.96.0.0/12", value_parser = ServiceRanges::parse)]
+    service_cluster_ip_range: ServiceRanges,
+    /// Where node ports come from.
+    #[arg(long, default_value = "30000-32767", value_parser = PortRange::parse)]
+    service_node_port_range: PortRange,
+    /// How many reading requests are worked on at once; 0 for no limit.
+    #[arg(long, default_value_t = 400)]
+    max_requests_inflight: usize,
+    /// How many changing requests are worked on at once; 0 for no limit.
+    #[arg(long, default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+    /// How long a request may take that is not a watch, such as 1m or 30s.
+    #[arg(long, default_value = "1m0s", value_parser = parse_duration)]
+    request_timeout: Duration,
+    /// How many seconds a watch lasts at least.
+    #[arg(long, default_value_t = 1800)]
+    min_request_timeout: u64,
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
@@ -95,6 +120,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let host =
         if args.bind_address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { args.bind_address };
     let advertised = SocketAddr::new(host, port);
+    let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let options = Options {
         authentication: args.authentication.options(&pki)?,
@@ -105,6 +131,10 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         admission_plugins,
         authorization_modes: args.authorization_mode.clone(),
         advertised,
+        endpoint,
+        service_ranges: args.service_cluster_ip_range,
+        node_ports: args.service_node_port_range,
+        limits: limits(&args),
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
@@ -129,7 +159,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
 
 /// The store and the certificates, made side by side.
 fn open(data_dir: &Path, args: &Args) -> anyhow::Result<(Store, ServerPki)> {
-    let sans = names_of_this_machine(args.bind_address);
+    let sans = names_of_this_machine(args);
     let pki_dir = data_dir.join("pki");
     let fresh = !pki_dir.exists();
     tracing::info!(data_dir = %data_dir.display(), fresh, "opening");
@@ -143,8 +173,60 @@ fn open(data_dir: &Path, args: &Args) -> anyhow::Result<(Store, ServerPki)> {
     })
 }
 
-fn names_of_this_machine(bind: IpAddr) -> Sans {
-    let mut sans = Sans::apiserver(FIRST_SERVICE_IP).with_address(bind);
+fn limits(args: &Args) -> Limits {
+    Limits {
+        read_only: args.max_requests_inflight,
+        mutating: args.max_mutating_requests_inflight,
+        request_timeout: args.request_timeout,
+        min_request_timeout: Duration::from_secs(args.min_request_timeout),
+    }
+}
+
+/// Reads a duration in Go's notation: `30s`, `1m30s`, `1.5h`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let seconds = go_duration(text)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(format!("{text:?} is no time to wait; give one such as 30s or 1m30s")),
+    }
+}
+
+/// Where pods reach this server. Nowhere, if this machine is on no network.
+fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
+    match args.advertise_address {
+        Some(address) if address.is_loopback() || address.is_unspecified() => {
+            bail!("--advertise-address: pods cannot reach {address}; give an address of this machine")
+        }
+        Some(address) => Ok(Some(address)),
+        None if !args.bind_address.is_unspecified() && !args.bind_address.is_loopback() => {
+            Ok(Some(args.bind_address))
+        }
+        None => Ok(outward_address(args.service_cluster_ip_range.first_address().is_ipv6())),
+    }
+}
+
+/// The address this machine would be seen with from elsewhere. Nothing is sent: choosing a peer is enough
+/// for the kernel to choose an address.
+fn outward_address(ipv6: bool) -> Option<IpAddr> {
+    let elsewhere: SocketAddr = if ipv6 {
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
+    } else {
+        (Ipv4Addr::new(192, 0, 2, 1), 9).into()
+    };
+    let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(elsewhere).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+fn names_of_this_machine(args: &Args) -> Sans {
+    let service = args.service_cluster_ip_range.first_address();
+    let mut sans = Sans::apiserver(service).with_address(args.bind_address);
+    // An address that cannot be advertised is refused later, with its reason.
+    if let Ok(Some(address)) = endpoint_address(args) {
+        sans = sans.with_address(address);
+    }
     if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
         // An odd hostname is no reason not to start.
         sans = sans.clone().with_host(name.trim()).unwrap_or(sans);
@@ -170,6 +252,23 @@ impl StopSignals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in
+            [("60s", 60.0), ("1m0s", 60.0), ("1m30s", 90.0), ("1.5h", 5400.0), ("250ms", 0.25)]
+        {
+            assert_eq!(parse_duration(text).unwrap().as_secs_f64(), seconds, "{text}");
+        }
+        for bad in ["", "0s", "60", "s", "1x", "-1s", "1m 2s"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -47,12 +47,14 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 pub use authentication::tokenrequests::validate_token_request;
+pub use core::services::service_addresses_fit;
 pub use duration::human_duration;
 pub use rules::{
     Column, GarbageCollection, Generation, Grace, Listing, Path, Request, RowContext, Rules, Scale,
     Selectable,
 };
 pub use scale::{SCALE_COLUMNS, scale_row};
+pub use validation::ip::parse_sloppy as parse_address;
 
 /// Every built-in resource.
 static ALL: &[&Rules] = &[

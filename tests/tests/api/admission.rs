@@ -1,11 +1,29 @@
 //! What admission plugins make of writes, each as its user would meet it.
 
 use corten_e2e::pod;
-use corten_testkit::{Client, DataDirectory, Server};
+use corten_testkit::{Client, DataDirectory, Request, Response, Server};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// A certificate request of eve's, who would be in `system:masters`, in PEM, in base64.
+const EVES_REQUEST: &str = concat!(
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIak1JR0pBZ0VBTUNjeEZ6QVZCZ05WQkFvTURuTjVjM1JsYlRw",
+    "dFlYTjBaWEp6TVF3d0NnWURWUVFEREFObApkbVV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVNOVFFUMEJXbFNM",
+    "NkVnVXdPenVQWnVKdDJjCmN3Vnhmcjdya2E3b2pveGR3VHhxN0VHWTJSaW0vdGtrZFEzR3NWYUJLQ09zaUJtWTE2WFBNaFZVWERz",
+    "N29BQXcKQ2dZSUtvWkl6ajBFQXdJRFNRQXdSZ0loQUsyUjhwV0hwVDRLUU42UnhJMlZaMDljL3NwOXZtam42Y0JDL20wOQpTNkoy",
+    "QWlFQXY0Mkp5NVBUbmh1UldWc2JPZ3QrbFZRVEdSOVU1RWhVQldEaGFqU1M4SVk9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVF",
+    "U1QtLS0tLQo="
+);
+/// One of jane's, who is in `dev`.
+const JANES_REQUEST: &str = concat!(
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIV01IOENBUUF3SFRFTU1Bb0dBMVVFQ2d3RFpHVjJNUTB3Q3dZ",
+    "RFZRUUREQVJxWVc1bE1Ga3dFd1lIS29aSQp6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUVIN0Q5R29Qbk9mYm5uK092dGdISllhajFr",
+    "b3JCcGdoOGdlWFpWcFhVClErTGp3a1dKNU8yV202b05DT2l2cnpCcFN3VUJyYmFyQjdHWGpPZ29pV1pPWUtBQU1Bb0dDQ3FHU000",
+    "OUJBTUMKQTBjQU1FUUNJRlVveUxSakRkbWNBMEEybG1kdHhBSm0xR1pLWEQwRlQwWlBRNmc5MWhwMkFpQVZzbExHdFlvZApsU0lj",
+    "Q1d3R2JEU05GY3JnOXcrVVl2bGo4bVJ6U2o2NnpnPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg=="
+);
 
 fn namespace(name: &str, labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
@@ -243,4 +261,91 @@ fn plugins_are_chosen_by_name() {
         "--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,ValidatingAdmissionWebhook",
     ]);
     assert!(server.client().post(PODS, &pod("p")).expect(201)["spec"]["tolerations"].is_null());
+}
+
+/// Patches as somebody else.
+fn patch_as(client: &Client, user: &str, group: &str, path: &str, patch: &Value) -> Response {
+    let request =
+        Request::new("PATCH", path).header("impersonate-user", user).header("impersonate-group", group);
+    client.send(&request.body("application/merge-patch+json", patch.to_string()))
+}
+
+#[test]
+fn nodes_keep_to_themselves() {
+    let server = Server::start();
+    let client = server.client();
+    client.post("/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).expect(201);
+    client.post(PODS, &pod("p")).expect(201);
+    let node = |path: &str, patch: &Value| patch_as(client, "system:node:n1", "system:nodes", path, patch);
+    let own = "/api/v1/nodes/n1";
+    let table = [
+        (
+            json!({"metadata": {"labels": {"foo.kubernetes.io/x": "y"}}}),
+            "is not allowed to modify labels: foo.kubernetes.io/x",
+        ),
+        (json!({"spec": {"taints": []}}), "node \"n1\" is not allowed to modify taints"),
+    ];
+    for (patch, why) in table {
+        let message = node(own, &patch).expect_failure(403, "Forbidden");
+        assert_eq!(message, format!("nodes \"n1\" is forbidden: {why}"));
+    }
+    node(own, &json!({"metadata": {"labels": {"example.com/x": "y", "kubernetes.io/os": "linux"}}}))
+        .expect(200);
+    let message = node(&format!("{PODS}/p/status"), &json!({"status": {"phase": "Running"}}))
+        .expect_failure(403, "Forbidden");
+    let why = "node \"n1\" can only update pod status for pods with spec.nodeName set to itself";
+    assert_eq!(message, format!("pods \"p\" is forbidden: {why}"));
+    let create = |path: &str, object: &Value| {
+        let request = Request::new("POST", path)
+            .header("impersonate-user", "system:node:n1")
+            .header("impersonate-group", "system:nodes");
+        client.send(&request.json(object)).expect_failure(403, "Forbidden")
+    };
+    assert_eq!(
+        create("/api/v1/nodes", &json!({"metadata": {"name": "n2"}})),
+        "nodes \"n2\" is forbidden: node \"n1\" is not allowed to modify node \"n2\""
+    );
+    assert_eq!(
+        create(PODS, &pod("q")),
+        "pods \"q\" is forbidden: pod does not have \"kubernetes.io/config.mirror\" annotation, node \"n1\" can only create mirror pods"
+    );
+}
+
+#[test]
+fn certificates_are_for_those_who_may() {
+    let server = Server::start();
+    let client = server.client();
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let signer = "kubernetes.io/kube-apiserver-client";
+    let ask = |name: &str, request: &str| {
+        let spec = json!({"request": request, "signerName": signer, "usages": ["client auth"]});
+        client.post(requests, &json!({"metadata": {"name": name}, "spec": spec}))
+    };
+    assert_eq!(
+        ask("eve", EVES_REQUEST).expect_failure(403, "Forbidden"),
+        "certificatesigningrequests.certificates.k8s.io \"eve\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+    );
+    ask("jane", JANES_REQUEST).expect(201);
+    let rules = json!([{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"], "verbs": ["*"]}]);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    client
+        .post(format!("{rbac}/clusterroles"), &json!({"metadata": {"name": "approver"}, "rules": rules}))
+        .expect(201);
+    let binding = json!({
+        "metadata": {"name": "approver"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "approver"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    });
+    client.post(format!("{rbac}/clusterrolebindings"), &binding).expect(201);
+    let approved = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r", "message": "m"}]}});
+    let approve = || patch_as(client, "bob", "dev", &format!("{requests}/jane/approval"), &approved);
+    assert_eq!(
+        approve().expect_failure(403, "Forbidden"),
+        "certificatesigningrequests.certificates.k8s.io \"jane\" is forbidden: user not permitted to approve requests with signerName \"kubernetes.io/kube-apiserver-client\""
+    );
+    let mut role = client.get(format!("{rbac}/clusterroles/approver")).expect(200);
+    let signers = json!({"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["kubernetes.io/*"], "verbs": ["approve"]});
+    role["rules"].as_array_mut().unwrap().push(signers);
+    client.put(format!("{rbac}/clusterroles/approver"), &role).expect(200);
+    approve().expect(200);
 }

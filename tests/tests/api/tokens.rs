@@ -279,7 +279,7 @@ fn a_service_account_made_again_is_another() {
     let old = account(admin, "robot");
     let token = token(admin, "robot", &json!({}));
     bearer(&server, &token).expect(200);
-    admin.delete(&format!("{ACCOUNTS}/robot")).expect_status(200);
+    admin.delete(format!("{ACCOUNTS}/robot")).expect_status(200);
     refused(&server, &token, "[invalid bearer token, serviceaccounts \"robot\" not found]");
     let new = account(admin, "robot");
     let why = format!("[invalid bearer token, service account UID ({new}) does not match claim ({old})]");
@@ -306,7 +306,7 @@ fn long_lived_tokens_are_good_while_their_secret_holds_them() {
     let made = admin.send(&Request::new("POST", SECRETS).json(&secret)).expect(201);
     let revision = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     bearer(&server, &token).expect(200);
-    let mut watch = admin.watch(&format!("{SECRETS}?watch=1&resourceVersion={revision}"));
+    let mut watch = admin.watch(format!("{SECRETS}?watch=1&resourceVersion={revision}"));
     let noted = watch.expect("MODIFIED");
     let day = noted["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].as_str().unwrap();
     assert_eq!(day.len(), 10, "{noted}");

@@ -3,6 +3,7 @@
 //! The tree is assumed to have its type's shape already; a field of another kind counts as absent.
 
 use super::{NameRule, label_value, namespace_name, qualified_name};
+use crate::field::Field;
 use crate::status::ErrorList;
 use crate::value::{Map, Value};
 
@@ -22,63 +23,60 @@ pub fn validate_object_meta(
     path: &str,
     errors: &mut ErrorList,
 ) {
+    let at = &Field::new(path);
     let generate_name = text(meta, "generateName");
     if !generate_name.is_empty() {
-        invalid(
-            errors,
-            &format!("{path}.generateName"),
-            generate_name,
-            name_rule.check_prefix(generate_name),
-        );
+        invalid(errors, &at.child("generateName"), generate_name, name_rule.check_prefix(generate_name));
     }
     match text(meta, "name") {
-        "" => errors.required(format!("{path}.name"), "name or generateName is required"),
-        name => invalid(errors, &format!("{path}.name"), name, name_rule.check(name)),
+        "" => errors.required(at.child("name"), "name or generateName is required"),
+        name => invalid(errors, &at.child("name"), name, name_rule.check(name)),
     }
     match (namespaced, text(meta, "namespace")) {
-        (true, "") => errors.required(format!("{path}.namespace"), ""),
-        (true, name) => invalid(errors, &format!("{path}.namespace"), name, namespace_name(name)),
+        (true, "") => errors.required(at.child("namespace"), ""),
+        (true, name) => invalid(errors, &at.child("namespace"), name, namespace_name(name)),
         (false, "") => {}
-        (false, _) => errors.forbidden(format!("{path}.namespace"), "not allowed on this type"),
+        (false, _) => errors.forbidden(at.child("namespace"), "not allowed on this type"),
     }
-    validate_generation(meta, path, errors);
-    validate_labels(meta.get("labels"), &format!("{path}.labels"), errors);
-    validate_annotations(meta.get("annotations"), &format!("{path}.annotations"), errors);
-    validate_owner_references(meta.get("ownerReferences"), &format!("{path}.ownerReferences"), errors);
-    validate_finalizers(meta.get("finalizers"), &format!("{path}.finalizers"), errors);
-    validate_managed_fields(meta.get("managedFields"), &format!("{path}.managedFields"), errors);
+    validate_generation(meta, at, errors);
+    validate_labels(meta.get("labels"), &at.child("labels"), errors);
+    validate_annotations(meta.get("annotations"), &at.child("annotations"), errors);
+    validate_owner_references(meta.get("ownerReferences"), &at.child("ownerReferences"), errors);
+    validate_finalizers(meta.get("finalizers"), &at.child("finalizers"), errors);
+    validate_managed_fields(meta.get("managedFields"), &at.child("managedFields"), errors);
 }
 
 /// Validates the metadata of an object against what it was.
 pub fn validate_object_meta_update(new: &Value, old: &Value, path: &str, errors: &mut ErrorList) {
+    let at = &Field::new(path);
     if old.get("deletionTimestamp").is_some_and(|at| !at.is_null()) {
-        validate_no_new_finalizers(new, old, path, errors);
+        validate_no_new_finalizers(new, old, at, errors);
     }
     if text(new, "resourceVersion").is_empty() {
-        let field = format!("{path}.resourceVersion");
+        let field = at.child("resourceVersion");
         errors.invalid(field, &Value::from(""), "must be specified for an update");
     }
-    validate_generation(new, path, errors);
+    validate_generation(new, at, errors);
     let generation = |meta: &Value| meta.int_at(&["generation"]).unwrap_or(0);
     if generation(new) < generation(old) {
-        let field = format!("{path}.generation");
+        let field = at.child("generation");
         errors.invalid(field, &Value::Int(generation(new)), "must not be decremented");
     }
     for field in ["name", "namespace", "uid"] {
         if text(new, field) != text(old, field) {
-            errors.invalid(format!("{path}.{field}"), &Value::from(text(new, field)), IMMUTABLE);
+            errors.invalid(at.child(field), &Value::from(text(new, field)), IMMUTABLE);
         }
     }
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let of = |meta: &Value| meta.get(field).cloned().unwrap_or_default();
         if of(new) != of(old) {
-            errors.invalid(format!("{path}.{field}"), &of(new), IMMUTABLE);
+            errors.invalid(at.child(field), &of(new), IMMUTABLE);
         }
     }
-    validate_labels(new.get("labels"), &format!("{path}.labels"), errors);
-    validate_annotations(new.get("annotations"), &format!("{path}.annotations"), errors);
-    validate_owner_references(new.get("ownerReferences"), &format!("{path}.ownerReferences"), errors);
-    validate_managed_fields(new.get("managedFields"), &format!("{path}.managedFields"), errors);
+    validate_labels(new.get("labels"), &at.child("labels"), errors);
+    validate_annotations(new.get("annotations"), &at.child("annotations"), errors);
+    validate_owner_references(new.get("ownerReferences"), &at.child("ownerReferences"), errors);
+    validate_managed_fields(new.get("managedFields"), &at.child("managedFields"), errors);
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
@@ -95,27 +93,27 @@ fn items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).unwrap_or_default()
 }
 
-fn invalid(errors: &mut ErrorList, field: &str, bad: &str, complaints: Vec<String>) {
+fn invalid(errors: &mut ErrorList, field: &Field<'_>, bad: &str, complaints: Vec<String>) {
     for complaint in complaints {
         errors.invalid(field, &Value::from(bad), complaint);
     }
 }
 
-fn validate_generation(meta: &Value, path: &str, errors: &mut ErrorList) {
+fn validate_generation(meta: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     if let Some(generation) = meta.int_at(&["generation"]).filter(|generation| *generation < 0) {
-        let field = format!("{path}.generation");
+        let field = at.child("generation");
         errors.invalid(field, &Value::Int(generation), "must be greater than or equal to 0");
     }
 }
 
-pub fn validate_labels(labels: Option<&Value>, path: &str, errors: &mut ErrorList) {
+pub fn validate_labels(labels: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     for (key, value) in entries(labels) {
-        invalid(errors, path, key, qualified_name(key));
-        invalid(errors, path, value, label_value(value));
+        invalid(errors, at, key, qualified_name(key));
+        invalid(errors, at, value, label_value(value));
     }
 }
 
-pub fn validate_annotations(annotations: Option<&Value>, path: &str, errors: &mut ErrorList) {
+pub fn validate_annotations(annotations: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let mut total = 0;
     for (key, value) in entries(annotations) {
         // Upper case is fine in the prefix too.
@@ -124,36 +122,36 @@ pub fn validate_annotations(annotations: Option<&Value>, path: &str, errors: &mu
         } else {
             qualified_name(key)
         };
-        invalid(errors, path, key, complaints);
+        invalid(errors, at, key, complaints);
         total += key.len() + value.len();
     }
     if total > TOTAL_ANNOTATION_SIZE_LIMIT {
-        errors.too_long(path, TOTAL_ANNOTATION_SIZE_LIMIT);
+        errors.too_long(at, TOTAL_ANNOTATION_SIZE_LIMIT);
     }
 }
 
-pub fn validate_owner_references(references: Option<&Value>, path: &str, errors: &mut ErrorList) {
-    let mut controller: Option<String> = None;
+pub fn validate_owner_references(references: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
+    let mut controller: Option<&Value> = None;
     for (i, reference) in items(references).iter().enumerate() {
-        validate_owner_reference(reference, &format!("{path}[{i}]"), errors);
+        validate_owner_reference(reference, &at.index(i), errors);
         if reference.bool_at(&["controller"]) != Some(true) {
             continue;
         }
-        let name = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
-        match &controller {
-            None => controller = Some(name),
-            Some(first) => errors.invalid(
-                path,
-                references.unwrap_or(&Value::Null),
-                format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
-                ),
-            ),
-        }
+        let Some(first) = controller else {
+            controller = Some(reference);
+            continue;
+        };
+        let name = |reference| format!("{}/{}", text(reference, "kind"), text(reference, "name"));
+        let why = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            name(first),
+            name(reference)
+        );
+        errors.invalid(at, references.unwrap_or(&Value::Null), why);
     }
 }
 
-fn validate_owner_reference(reference: &Value, path: &str, errors: &mut ErrorList) {
+fn validate_owner_reference(reference: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let api_version = text(reference, "apiVersion");
     let version = match api_version.split_once('/') {
         None => api_version,
@@ -161,39 +159,39 @@ fn validate_owner_reference(reference: &Value, path: &str, errors: &mut ErrorLis
         Some((_, version)) => version,
     };
     if api_version.is_empty() {
-        errors.required(format!("{path}.apiVersion"), "must not be empty");
+        errors.required(at.child("apiVersion"), "must not be empty");
     } else if version.is_empty() {
-        let field = format!("{path}.apiVersion");
+        let field = at.child("apiVersion");
         errors.invalid(field, &Value::from(api_version), "must be <group>/<version> or <version>");
     }
     for field in ["kind", "name", "uid"] {
         if text(reference, field).is_empty() {
-            errors.required(format!("{path}.{field}"), "must not be empty");
+            errors.required(at.child(field), "must not be empty");
         }
     }
     // Events come and go by themselves: they own nothing.
     if matches!(api_version, "v1" | "/v1") && text(reference, "kind") == "Event" {
-        errors.invalid(path, reference, "/v1, Kind=Event is disallowed from being an owner");
+        errors.invalid(at, reference, "/v1, Kind=Event is disallowed from being an owner");
     }
 }
 
-pub fn validate_finalizer_name(name: &str, path: &str, errors: &mut ErrorList) {
-    invalid(errors, path, name, qualified_name(name));
+pub fn validate_finalizer_name(name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    invalid(errors, at, name, qualified_name(name));
 }
 
-fn validate_finalizers(finalizers: Option<&Value>, path: &str, errors: &mut ErrorList) {
+fn validate_finalizers(finalizers: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     let names = || items(finalizers).iter().filter_map(Value::as_str);
-    names().for_each(|name| validate_finalizer_name(name, path, errors));
+    names().for_each(|name| validate_finalizer_name(name, at, errors));
     if names().any(|name| name == ORPHAN_DEPENDENTS) && names().any(|name| name == DELETE_DEPENDENTS) {
         errors.invalid(
-            path,
+            at,
             finalizers.unwrap_or(&Value::Null),
             format!("finalizer {ORPHAN_DEPENDENTS} and {DELETE_DEPENDENTS} cannot be both set"),
         );
     }
 }
 
-fn validate_no_new_finalizers(new: &Value, old: &Value, path: &str, errors: &mut ErrorList) {
+fn validate_no_new_finalizers(new: &Value, old: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let before = items(old.get("finalizers"));
     let mut added: Vec<&str> = items(new.get("finalizers"))
         .iter()
@@ -207,7 +205,7 @@ fn validate_no_new_finalizers(new: &Value, old: &Value, path: &str, errors: &mut
     }
     let added: Vec<String> = added.into_iter().map(crate::status::quoted).collect();
     errors.forbidden(
-        format!("{path}.finalizers"),
+        at.child("finalizers"),
         format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             added.join(", ")
@@ -215,37 +213,37 @@ fn validate_no_new_finalizers(new: &Value, old: &Value, path: &str, errors: &mut
     );
 }
 
-pub fn validate_managed_fields(managed: Option<&Value>, path: &str, errors: &mut ErrorList) {
+pub fn validate_managed_fields(managed: Option<&Value>, at: &Field<'_>, errors: &mut ErrorList) {
     for (i, entry) in items(managed).iter().enumerate() {
-        let path = format!("{path}[{i}]");
+        let at = at.index(i);
         match text(entry, "operation") {
             "Apply" | "Update" => {}
-            "" => errors.required(format!("{path}.operation"), "must not be empty"),
+            "" => errors.required(at.child("operation"), "must not be empty"),
             other => {
-                let field = format!("{path}.operation");
+                let field = at.child("operation");
                 errors.not_supported(field, &Value::from(other), &["Apply", "Update"]);
             }
         }
         let fields_type = text(entry, "fieldsType");
         if !matches!(fields_type, "" | "FieldsV1") {
-            let field = format!("{path}.fieldsType");
+            let field = at.child("fieldsType");
             errors.invalid(field, &Value::from(fields_type), "must be `FieldsV1`");
         }
-        validate_field_manager(text(entry, "manager"), &format!("{path}.manager"), errors);
+        validate_field_manager(text(entry, "manager"), &at.child("manager"), errors);
         if text(entry, "subresource").len() > SUBRESOURCE_MAX_LENGTH {
-            errors.too_long(format!("{path}.subresource"), SUBRESOURCE_MAX_LENGTH);
+            errors.too_long(at.child("subresource"), SUBRESOURCE_MAX_LENGTH);
         }
     }
 }
 
 /// A field manager's name: short enough and printable. Absent counts as fine.
-pub fn validate_field_manager(manager: &str, path: &str, errors: &mut ErrorList) {
+pub fn validate_field_manager(manager: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if manager.len() > FIELD_MANAGER_MAX_LENGTH {
-        errors.too_long(path, FIELD_MANAGER_MAX_LENGTH);
+        errors.too_long(at, FIELD_MANAGER_MAX_LENGTH);
     }
-    for (at, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
-        let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
-        errors.invalid(path, &Value::from(manager), detail);
+    for (position, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {position})", c as u32);
+        errors.invalid(at, &Value::from(manager), detail);
     }
 }
 

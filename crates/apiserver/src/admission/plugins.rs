@@ -10,6 +10,7 @@ use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
+use super::node_declared_feature_validator;
 use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
 use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
 use super::{default_toleration_seconds, limit_ranger, namespace_lifecycle, node_restriction};
@@ -86,7 +87,7 @@ static ORDER: &[Entry] = &[
     On(&default_ingress_class::PLUGIN),
     Optional("DenyServiceExternalIPs"),
     On(&pod_topology_labels::PLUGIN),
-    Later("NodeDeclaredFeatureValidator"),
+    On(&node_declared_feature_validator::PLUGIN),
     On(&pod_resize_validator::PLUGIN),
     Later("MutatingAdmissionPolicy"),
     Later("MutatingAdmissionWebhook"),
@@ -175,7 +176,7 @@ mod tests {
         let on = names(&[], &[]).unwrap();
         assert_eq!(on.first(), Some(&"NamespaceLifecycle"));
         assert_eq!(on.last(), Some(&"ResourceQuota"));
-        assert_eq!(on.len(), 21, "{on:?}");
+        assert_eq!(on.len(), 22, "{on:?}");
         assert_eq!(names(&["PodSecurity", ""], &[]).unwrap(), on);
     }
 
@@ -183,7 +184,7 @@ mod tests {
     fn flags_turn_off_and_refuse() {
         let off = names(&[], &["ServiceAccount", "MutatingAdmissionWebhook", "AlwaysDeny"]).unwrap();
         assert!(!off.contains(&"ServiceAccount"));
-        assert_eq!(off.len(), 20);
+        assert_eq!(off.len(), 21);
         let table = [
             (["Nonsense"], [""], "--enable-admission-plugins: there is no plugin called Nonsense; "),
             ([""], ["nonsense"], "--disable-admission-plugins: there is no plugin called nonsense; "),

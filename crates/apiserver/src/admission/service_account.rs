@@ -97,10 +97,12 @@ async fn wait_for_default(attributes: &Attributes<'_>, name: &str) {
     let Some(cache) = backend.catalog.cache("", "serviceaccounts").filter(|_| name == DEFAULT) else {
         return;
     };
+    let exists = || cache.get(attributes.namespace(), name).is_some();
+    if exists() {
+        return;
+    }
     let mut progress = cache.progress();
-    let appears = async {
-        while cache.get(attributes.namespace(), name).is_none() && progress.changed().await.is_ok() {}
-    };
+    let appears = async { while !exists() && progress.changed().await.is_ok() {} };
     // Whether it came in time is for the lookup to see.
     let _ = tokio::time::timeout(DEFAULT_WAIT, appears).await;
 }

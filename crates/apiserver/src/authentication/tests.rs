@@ -1,4 +1,9 @@
+use corten_api::{Value, json, value};
+use corten_auth::authentication::service_account::{Issue, Reference};
+use corten_store::{Expect, Op, Store};
+
 use super::*;
+use crate::catalog::RuntimeConfig;
 
 fn options() -> AuthenticationOptions {
     let directory = tempfile::tempdir().unwrap();
@@ -74,4 +79,55 @@ fn only_proxies_are_believed_to_speak_for_others() {
     assert!(user(&expired, &spoken).is_none());
     let expired = Certificate { expires: Timestamp::now(), ..client };
     assert!(user(&expired, &[]).is_none());
+}
+
+async fn put(store: &Store, key: &str, object: &Value) {
+    let value = json::write_to_string(object).into_bytes().into();
+    let op = Op::Put { key: key.into(), expect: Expect::Any, value, lease: None };
+    store.commit(op.into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_is_known_still_dies_with_its_pod() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), corten_store::Options::default()).unwrap();
+    let catalog = Catalog::load(&store, &RuntimeConfig::default());
+    let account = value!({"metadata": {"namespace": "n", "name": "a", "uid": "u"}});
+    let pod = value!({"metadata": {"namespace": "n", "name": "p", "uid": "v"}});
+    put(&store, "/registry/serviceaccounts/n/a", &account).await;
+    put(&store, "/registry/pods/n/p", &pod).await;
+    let authentication = Authentication::new(options());
+    let issuer = &authentication.issuer;
+    let issue = Issue {
+        issuer: &issuer.name,
+        account: &account,
+        secret: None,
+        pod: Some(Reference::to(&pod)),
+        node: None,
+        audiences: &issuer.audiences,
+        id: "j",
+        now: Timestamp::now(),
+        lifetime: 3600,
+        warn_after: None,
+    };
+    let header = format!("Bearer {}", issuer.key.token(&issue.claims()).unwrap());
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, header.parse().unwrap());
+    let user = || authentication.authenticate(&catalog, &Peer::Nobody, &headers, "/").0;
+    for _ in 0..2 {
+        assert_eq!(user().unwrap().name, "system:serviceaccount:n:a");
+    }
+    let mut changed = pod.clone();
+    changed.set(&["metadata", "labels", "a"], "b");
+    put(&store, "/registry/pods/n/p", &changed).await;
+    assert!(user().is_ok());
+    changed.set(&["metadata", "uid"], "w");
+    put(&store, "/registry/pods/n/p", &changed).await;
+    assert_eq!(user().unwrap_err().code, 401);
+    put(&store, "/registry/pods/n/p", &pod).await;
+    assert!(user().is_ok());
+    changed = pod.clone();
+    changed.set(&["metadata", "deletionTimestamp"], "2024-01-01T00:00:00Z");
+    put(&store, "/registry/pods/n/p", &changed).await;
+    assert_eq!(user().unwrap_err().code, 401);
 }

@@ -18,7 +18,7 @@ use corten_auth::{Attributes, Decision, MASTERS, User, node};
 use corten_store::Store;
 
 pub use modes::AuthorizationModes;
-pub(crate) use request::admit;
+pub(crate) use request::{act_as, pass};
 
 use crate::call::Backend;
 use impersonation::LastWays;

@@ -9,9 +9,8 @@ use corten_auth::{Attributes, User};
 use super::{Authorizer, impersonation, require};
 use crate::request::{Query, RequestInfo};
 
-/// Lets a request pass, or says why not. The user it is to be treated as comes back: the one who asks, or
-/// the one they act as.
-pub(crate) fn admit(
+/// The user a request is to be treated as: the one who asks, or the one they act as, if they may.
+pub(crate) fn act_as(
     authorizer: &Authorizer,
     user: Arc<User>,
     headers: &http::HeaderMap,
@@ -19,13 +18,18 @@ pub(crate) fn admit(
     query: &Query,
 ) -> Result<Arc<User>, Status> {
     let selectors = Selectors::of(info, query);
-    let asked = selectors.attributes(&user, info);
-    let user = match impersonation::impersonate(authorizer, headers, &asked)? {
-        Some(other) => Arc::new(other),
-        None => user.clone(),
-    };
-    require(authorizer, &Attributes { user: &user, ..asked })?;
-    Ok(user)
+    let other = impersonation::impersonate(authorizer, headers, &selectors.attributes(&user, info))?;
+    Ok(other.map_or(user, Arc::new))
+}
+
+/// Lets a request pass, or says why not.
+pub(crate) fn pass(
+    authorizer: &Authorizer,
+    user: &User,
+    info: &RequestInfo,
+    query: &Query,
+) -> Result<(), Status> {
+    require(authorizer, &Selectors::of(info, query).attributes(user, info))
 }
 
 /// What a list, a watch or a deletion of many is limited to, as far as it can be understood.

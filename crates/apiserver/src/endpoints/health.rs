@@ -63,6 +63,10 @@ impl Health {
         self.ready.store(true, Ordering::Release);
     }
 
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -109,7 +113,7 @@ impl Health {
             "ping" | "log" | "loopback-serving-certificate" => None,
             "shutdown" => self.is_stopping().then_some("process is shutting down"),
             "etcd" | "etcd-readiness" => self.store.is_closed().then_some("the store is closed"),
-            _ => (!self.ready.load(Ordering::Acquire)).then_some("not finished"),
+            _ => (!self.is_ready()).then_some("not finished"),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn answer(
             Ok(respond::bytes(200, METRICS_TYPE, server.health.metrics().into_bytes()))
         }
         "metrics" if path == "/metrics" => {
-            let text = server.metrics.render(&server.backend.catalog, server.backend.store.revision());
+            let text = server.metrics.render(&server.backend, &server.lanes);
             Ok(respond::bytes(200, METRICS_TYPE, text.into_bytes()))
         }
         ".well-known" | "openid" => oidc::answer(server, method, trimmed, headers),

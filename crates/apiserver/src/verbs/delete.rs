@@ -4,6 +4,8 @@
 //! policy that the garbage collector must carry out first. Held objects get their deletion time and are
 //! removed by the update that lets the last hold go.
 
+use std::sync::Arc;
+
 use corten_api::conform::{Extent, conform};
 use corten_api::status::{self, Details, ErrorList};
 use corten_api::{Status, Value, json, meta, protobuf, schema, time, yaml};
@@ -11,7 +13,7 @@ use corten_registry::{GarbageCollection, Grace};
 use corten_store::{Error as StoreError, Expect};
 
 use super::write::RACE_RETRIES;
-use super::{list, write};
+use super::{commit, list, write};
 use crate::admission::{self, Write};
 use crate::call::{self, Call};
 use crate::decode;
@@ -30,8 +32,8 @@ pub(crate) struct DeleteOptions {
     propagation: Option<String>,
     orphan_dependents: Option<bool>,
     uid: Option<String>,
-    resource_version: Option<String>,
-    dry_run: bool,
+    pub(super) resource_version: Option<String>,
+    pub(super) dry_run: bool,
 }
 
 impl DeleteOptions {
@@ -76,21 +78,31 @@ impl DeleteOptions {
             return Err(Status::bad_request(decode::unregistered(&kind, meta::api_version(&tree))));
         }
         conform(&mut tree, &schema, Extent::Whole, &mut Vec::new()).map_err(|e| unreadable(&e))?;
+        let mut options = Self::read_tree(&tree)?;
+        options.dry_run |= call.dry_run("DeleteOptions")?;
+        Ok(options)
+    }
+
+    /// No wishes.
+    pub(super) fn plain(dry_run: bool) -> DeleteOptions {
+        DeleteOptions { dry_run, ..DeleteOptions::default() }
+    }
+
+    /// From the options in a body or in another object, not yet validated.
+    pub(super) fn read_tree(tree: &Value) -> Result<DeleteOptions, Status> {
         let text = |path: &[&str]| tree.str_at(path).map(str::to_owned);
+        let dry_run = tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str);
         Ok(DeleteOptions {
             grace: tree.int_at(&["gracePeriodSeconds"]),
             propagation: text(&["propagationPolicy"]),
             orphan_dependents: tree.bool_at(&["orphanDependents"]),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
-            dry_run: call::dry_run(
-                tree.items_at(&["dryRun"]).iter().filter_map(Value::as_str),
-                "DeleteOptions",
-            )? || call.dry_run("DeleteOptions")?,
+            dry_run: call::dry_run(dry_run, "DeleteOptions")?,
         })
     }
 
-    fn validate(&self) -> Result<(), Status> {
+    pub(super) fn validate(&self) -> Result<(), Status> {
         let mut errors = ErrorList::new();
         if self.orphan_dependents.is_some() && self.propagation.is_some() {
             errors.invalid(
@@ -116,7 +128,7 @@ impl DeleteOptions {
     }
 
     /// Whether the object is the one that was meant.
-    fn check(&self, call: &Call, object: &Value) -> Result<(), Status> {
+    pub(super) fn check(&self, call: &Call, object: &Value) -> Result<(), Status> {
         let refuse = |why: String| {
             Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why))
         };
@@ -236,26 +248,36 @@ pub(crate) async fn delete(call: &mut Call) -> Result<Answer, Status> {
     let options = DeleteOptions::read(call)?;
     let wanted = call.wanted()?;
     warn_of_orphans(call, &options);
+    let (outcome, current) = delete_named(call, &options).await?;
+    match outcome {
+        Outcome::Kept(text) => respond::object(200, &call.served, &text, wanted, &call.table_query()?),
+        Outcome::Removed(text) if call.served.rules.delete_returns_object => {
+            respond::object(200, &call.served, &text, wanted, &call.table_query()?)
+        }
+        Outcome::Removed(_) => {
+            let details = Details {
+                group: call.served.group().to_owned(),
+                kind: call.served.name().to_owned(),
+                name: call.at.name.to_string(),
+                uid: meta::uid(&current.tree()).to_owned(),
+                ..Details::default()
+            };
+            Ok(respond::tree(200, &status::success(Some(details)), wanted))
+        }
+    }
+}
+
+/// Deletes the object a request is about; how that went, and what it was, comes back.
+pub(super) async fn delete_named(
+    call: &mut Call,
+    options: &DeleteOptions,
+) -> Result<(Outcome, Arc<Object>), Status> {
     let cache = list::cache(call)?.clone();
     for _ in 0..RACE_RETRIES {
         let current = cache.get(&call.at.namespace, &call.at.name).ok_or_else(|| call.not_found())?;
-        let Some(outcome) = delete_object(call, &cache, &current, &options).await? else { continue };
-        return match outcome {
-            Outcome::Kept(text) => respond::object(200, &call.served, &text, wanted, &call.table_query()?),
-            Outcome::Removed(text) if call.served.rules.delete_returns_object => {
-                respond::object(200, &call.served, &text, wanted, &call.table_query()?)
-            }
-            Outcome::Removed(_) => {
-                let details = Details {
-                    group: call.served.group().to_owned(),
-                    kind: call.served.name().to_owned(),
-                    name: call.at.name.to_string(),
-                    uid: meta::uid(&current.tree()).to_owned(),
-                    ..Details::default()
-                };
-                Ok(respond::tree(200, &status::success(Some(details)), wanted))
-            }
-        };
+        if let Some(outcome) = delete_object(call, &cache, &current, options).await? {
+            return Ok((outcome, current));
+        }
     }
     Err(call.stale())
 }
@@ -275,7 +297,7 @@ fn warn_of_orphans(call: &mut Call, options: &DeleteOptions) {
     }
 }
 
-enum Outcome {
+pub(super) enum Outcome {
     Kept(bytes::Bytes),
     Removed(bytes::Bytes),
 }
@@ -297,7 +319,7 @@ async fn delete_object(
             Ok(Some(Outcome::Removed(write::unwritten(cache, &marked))))
         }
         Fate::Hold(marked) if options.dry_run => Ok(Some(Outcome::Kept(write::unwritten(cache, &marked)))),
-        Fate::Remove => match write::remove(call, current).await {
+        Fate::Remove => match commit::remove(call, current).await {
             Ok(()) => Ok(Some(Outcome::Removed(current.json.clone()))),
             Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
             Err(StoreError::Conflict { .. }) => Ok(None),
@@ -305,7 +327,7 @@ async fn delete_object(
         },
         Fate::MarkAndRemove(marked) => {
             let expect = Expect::ModRevision(current.revision);
-            let entry = match write::put(call, cache, current.key.clone(), expect, &marked).await {
+            let entry = match commit::put(call, cache, current.key.clone(), expect, &marked).await {
                 Ok(entry) => entry,
                 Err(StoreError::Conflict { .. }) => return Ok(None),
                 Err(error) => return Err(write::store_failure(error)),
@@ -313,7 +335,7 @@ async fn delete_object(
             let Some(marked) = cache.get(&current.namespace, &current.name) else {
                 return Ok(Some(Outcome::Removed(entry.value.clone())));
             };
-            match write::remove(call, &marked).await {
+            match commit::remove(call, &marked).await {
                 // Somebody else removed it, or changed it on its way out: their word is the newer one.
                 Ok(()) | Err(StoreError::Conflict { .. }) => Ok(Some(Outcome::Removed(entry.value.clone()))),
                 Err(error) => Err(write::store_failure(error)),
@@ -321,7 +343,7 @@ async fn delete_object(
         }
         Fate::Hold(marked) => {
             let expect = Expect::ModRevision(current.revision);
-            match write::put(call, cache, current.key.clone(), expect, &marked).await {
+            match commit::put(call, cache, current.key.clone(), expect, &marked).await {
                 Ok(entry) => Ok(Some(Outcome::Kept(entry.value.clone()))),
                 Err(StoreError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(write::store_failure(error)),

@@ -1,6 +1,9 @@
 //! What can be done to a resource: one file per family of verbs.
 
+pub(crate) mod binding;
+mod commit;
 pub(crate) mod delete;
+mod eviction;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod prepare;
@@ -9,3 +12,6 @@ pub(crate) mod subresource;
 mod token;
 pub(crate) mod watch;
 pub(crate) mod write;
+
+pub(crate) use commit::{Companions, new_value, put_op};
+pub(crate) use write::Ownership;

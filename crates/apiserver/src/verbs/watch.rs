@@ -25,8 +25,6 @@ use crate::object::Object;
 use crate::respond::{self, Answer, TableQuery};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Upstream's `--min-request-timeout`; watches without a timeout end between once and twice this.
-const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Events looked at in one go, before the connection gets its turn.
 const BATCH: usize = 256;
 
@@ -125,9 +123,11 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
         None if revision == 0 => Start::State { marked: bookmarks },
         _ => Start::After(revision),
     };
+    let least = call.backend.limits.min_request_timeout;
     let timeout = match query.int("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-        _ => MIN_TIMEOUT + MIN_TIMEOUT.mul_f64(crate::random::fraction()),
+        // Between once and twice the least, so that those who came together do not come back together.
+        _ => least + least.mul_f64(crate::random::fraction()),
     };
     Ok(Options { start, bookmarks, timeout })
 }

@@ -11,16 +11,18 @@ use bytes::Bytes;
 use corten_api::schema::Struct;
 use corten_api::status::ErrorList;
 use corten_api::{Status, Str, Value, encoded, managed, meta, time};
-use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op};
+use corten_store::{Error as StoreError, Expect};
 
+use super::commit::{Companions, is_companion_conflict, put_with, remove};
 use super::{list, prepare};
 use crate::admission::{self, Write};
+use crate::allocation;
 use crate::authorization::escalation;
 use crate::cache::Cache;
 use crate::call::Call;
 use crate::catalog::Served;
 use crate::decode;
-use crate::object::{Object, Projection, Written};
+use crate::object::Object;
 use crate::options::WriteOptions;
 use crate::request::go_parse_error;
 use crate::respond::{self, Answer};
@@ -81,26 +83,35 @@ pub(super) async fn create_object(
     }
     let prefix =
         if meta::name(&object).is_empty() { meta::generate_name(&object).to_owned() } else { String::new() };
-    let mut attempts = 0;
+    let (mut attempts, mut redecided) = (0, false);
     loop {
         attempts += 1;
-        // Only a generated name can need a second try.
-        let mut candidate = if prefix.is_empty() { std::mem::take(&mut object) } else { object.clone() };
+        // Only a generated name, or something given out, can need a second try.
+        let once = prefix.is_empty() && !allocation::concerns(call);
+        let mut candidate = if once { std::mem::take(&mut object) } else { object.clone() };
         let write = Write::create("", dry_run);
         admission::admit(call, write, &mut candidate).await?;
         if !prefix.is_empty() {
             meta::set_text(&mut candidate, "name", &prepare::generated_name(&prefix));
         }
         escalation::check(call, &candidate, None)?;
+        let companions = allocation::for_create(call, &mut candidate, dry_run).await?;
         prepare::for_create(call, &mut candidate)?;
-        admission::validate(call, write, Some(&candidate)).await?;
+        // What is given out anew does not change what was admitted, or charged.
+        if !redecided {
+            admission::validate(call, write, Some(&candidate)).await?;
+        }
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
         let taken = match dry_run {
             true => cache.get(meta::namespace(&candidate), &name).is_some(),
-            false => match put(call, &cache, key, Expect::Absent, &candidate).await {
+            false => match put_with(call, &cache, key, Expect::Absent, &candidate, companions).await {
                 Ok(entry) => return Ok(entry.value.clone()),
+                Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {
+                    redecided = true;
+                    continue;
+                }
                 Err(StoreError::Conflict { .. }) => true,
                 Err(error) => return Err(store_failure(error)),
             },
@@ -195,9 +206,34 @@ pub(crate) async fn replace(
     let write = Write::update(subresource, &current.tree, dry_run);
     admission::admit(call, write, &mut new).await?;
     escalation::check(call, &new, Some(&current.tree))?;
-    prepare::for_update(call, subresource, &mut new, &current.tree)?;
-    admission::validate(call, write, Some(&new)).await?;
-    replace_stored(call, cache, current, new, dry_run).await
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let mut candidate = if allocation::concerns(call) { new.clone() } else { std::mem::take(&mut new) };
+        let companions =
+            allocation::for_update(call, subresource, &mut candidate, &current.tree, dry_run).await?;
+        prepare::for_update(call, subresource, &mut candidate, &current.tree)?;
+        // What is given out anew does not change what was admitted, or charged.
+        if attempts == 1 {
+            admission::validate(call, write, Some(&candidate)).await?;
+        }
+        match replace_stored(call, cache, current, candidate, companions, dry_run).await? {
+            Replaced::Stored(stored) => return Ok(Some(stored)),
+            Replaced::Overtaken => return Ok(None),
+            Replaced::Undecided if attempts < RACE_RETRIES => {}
+            Replaced::Undecided => return Err(call.stale()),
+        }
+    }
+}
+
+/// What became of a new state.
+pub(super) enum Replaced {
+    /// It is stored; its text.
+    Stored(Bytes),
+    /// Somebody else was first.
+    Overtaken,
+    /// What was to be written with it is no longer as it was when that was decided.
+    Undecided,
 }
 
 /// `replace` with a new state that is ready to be stored.
@@ -206,8 +242,9 @@ pub(super) async fn replace_stored(
     cache: &Arc<Cache>,
     current: &Current,
     mut new: Value,
+    companions: Companions,
     dry_run: bool,
-) -> Result<Option<Bytes>, Status> {
+) -> Result<Replaced, Status> {
     let (object, old) = (&current.object, &current.tree);
     managed::keep_times(old, &mut new);
     meta::set_text(&mut new, "resourceVersion", meta::resource_version(old));
@@ -216,23 +253,26 @@ pub(super) async fn replace_stored(
         map.insert("apiVersion", cache.form.api_version.as_str());
     }
     if new == *old {
-        return Ok(Some(object.json.clone()));
+        return Ok(Replaced::Stored(object.json.clone()));
     }
     if dry_run {
-        return Ok(Some(unwritten(cache, &new)));
+        return Ok(Replaced::Stored(unwritten(cache, &new)));
     }
     let expect = Expect::ModRevision(object.revision);
     let outcome = if is_finished(call, &new) {
         // Nothing holds the object back any more: this update is its end.
+        drop(companions);
         let removed = remove(call, object).await;
-        removed.map(|()| Some(without_revision_at(cache, &new, object.revision)))
+        removed.map(|()| without_revision_at(cache, &new, object.revision))
     } else {
-        put(call, cache, object.key.clone(), expect, &new).await.map(|entry| Some(entry.value.clone()))
+        let written = put_with(call, cache, object.key.clone(), expect, &new, companions).await;
+        written.map(|entry| entry.value.clone())
     };
     match outcome {
-        Ok(stored) => Ok(stored),
+        Ok(stored) => Ok(Replaced::Stored(stored)),
+        Err(error) if is_companion_conflict(&error) => Ok(Replaced::Undecided),
         Err(StoreError::Conflict { current: None, .. }) => Err(call.not_found()),
-        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(StoreError::Conflict { .. }) => Ok(Replaced::Overtaken),
         Err(error) => Err(store_failure(error)),
     }
 }
@@ -247,7 +287,10 @@ pub(crate) async fn replace_scaled(
     dry_run: bool,
 ) -> Result<Option<Bytes>, Status> {
     prepare::for_update(call, "", &mut new, &current.tree)?;
-    replace_stored(call, cache, current, new, dry_run).await
+    match replace_stored(call, cache, current, new, Companions::default(), dry_run).await? {
+        Replaced::Stored(stored) => Ok(Some(stored)),
+        Replaced::Overtaken | Replaced::Undecided => Ok(None),
+    }
 }
 
 /// Whether an object only waited for its last finalizer.
@@ -256,39 +299,6 @@ fn is_finished(call: &Call, object: &Value) -> bool {
     let held = meta::finalizers(object).next().is_some()
         || (call.served.is_namespaces() && !object.items_at(&["spec", "finalizers"]).is_empty());
     meta::is_deleting(object) && grace == 0 && !held
-}
-
-/// Removes an object as it was read.
-pub(crate) async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
-    let op = Op::Delete { key: current.key.clone(), expect: Expect::ModRevision(current.revision) };
-    call.backend.store.commit(op.into()).await.map(|_| ())
-}
-
-/// Writes an object in its stored form.
-pub(crate) async fn put(
-    call: &Call,
-    cache: &Cache,
-    key: Arc<str>,
-    expect: Expect,
-    object: &Value,
-) -> Result<Arc<Entry>, StoreError> {
-    let lease = match cache.form.rules.ttl {
-        Some(ttl) => Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?),
-        None => None,
-    };
-    let value = new_value(cache, object);
-    let committed = call.backend.store.commit(Op::Put { key, expect, value, lease }.into()).await?;
-    committed.entries.into_iter().next().flatten().ok_or(StoreError::Closed)
-}
-
-/// What is stored of an object in its stored form.
-pub(crate) fn new_value(cache: &Cache, object: &Value) -> NewValue {
-    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
-    let written = Written {
-        revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
-        projection: Arc::new(Projection::of(object, cache.form.rules)),
-    };
-    NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }
 
 /// The text of an object that was not written.
@@ -325,7 +335,7 @@ pub(crate) fn store_failure(error: StoreError) -> Status {
 }
 
 /// What field management needs to know of a request, owned.
-pub(super) struct Ownership {
+pub(crate) struct Ownership {
     manager: Str,
     now: Str,
     filter: Option<managed::Filter>,
@@ -333,7 +343,7 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    pub(super) fn of(call: &Call, subresource: &str) -> Ownership {
+    pub(crate) fn of(call: &Call, subresource: &str) -> Ownership {
         Ownership {
             manager: call.manager(),
             now: time::format(call.now),
@@ -342,7 +352,7 @@ impl Ownership {
         }
     }
 
-    pub(super) fn context<'a>(&'a self, call: &'a Call) -> managed::Context<'a> {
+    pub(crate) fn context<'a>(&'a self, call: &'a Call) -> managed::Context<'a> {
         self.context_for(&call.served.schema, &call.served.api_version)
     }
 

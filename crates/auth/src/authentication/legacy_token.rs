@@ -9,6 +9,7 @@ use jiff::{Span, Timestamp};
 use super::service_account::{self, Registered, text};
 use super::{Refusal, same_secret};
 use crate::User;
+use crate::service_account::split_user_name;
 
 /// Who makes these tokens.
 pub const ISSUER: &str = "kubernetes/serviceaccount";
@@ -50,7 +51,7 @@ impl Claims {
             name: required("serviceAccountName", claim("service-account.name")?)?,
             uid: required("serviceAccountUID", claim("service-account.uid")?)?,
         };
-        if registered.subject != service_account::username(&found.namespace, &found.name) {
+        if split_user_name(&registered.subject) != Some((&found.namespace, &found.name)) {
             return Err(Refusal::Subject);
         }
         Ok(found)

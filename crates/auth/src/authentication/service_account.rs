@@ -7,7 +7,8 @@ use corten_api::{Map, Value, meta, time};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CREDENTIAL_ID, Refusal};
-use crate::{AUTHENTICATED, User, service_account};
+use crate::service_account::{groups, user_name};
+use crate::{AUTHENTICATED, User};
 
 /// How far clocks may differ, and how long what is deleted still counts.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
@@ -17,16 +18,11 @@ const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
-/// The name a service account has as a user.
-pub fn username(namespace: &str, name: &str) -> String {
-    service_account::user_name(namespace, name)
-}
-
 /// The user a service account is.
 pub fn user(namespace: &str, name: &str, uid: &str) -> User {
-    let mut groups = service_account::groups(namespace);
+    let mut groups = groups(namespace);
     groups.push(AUTHENTICATED.to_owned());
-    User { name: username(namespace, name), uid: uid.to_owned(), groups, ..User::default() }
+    User { name: user_name(namespace, name), uid: uid.to_owned(), groups, ..User::default() }
 }
 
 /// An object by name, and which one of that name.
@@ -272,7 +268,7 @@ impl Issue<'_> {
         claims.insert("jti", self.id);
         claims.insert("kubernetes.io", private);
         claims.insert("nbf", now);
-        claims.insert("sub", username(namespace, name));
+        claims.insert("sub", user_name(namespace, name));
         Value::Object(claims)
     }
 }

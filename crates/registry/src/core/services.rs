@@ -7,6 +7,8 @@ mod ports;
 mod validate;
 mod warnings;
 
+pub use cluster_ips::fit as service_addresses_fit;
+
 use std::collections::BTreeSet;
 
 use corten_api::Value;

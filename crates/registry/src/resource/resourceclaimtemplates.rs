@@ -39,9 +39,8 @@ fn validate_create(object: &Value, errors: &mut ErrorList) {
     let at = SPEC.child("metadata");
     let metadata = spec.get("metadata");
     if let Some(metadata) = metadata {
-        let annotations_at = at.child("annotations").to_string();
-        names::validate_annotations(metadata.get("annotations"), &annotations_at, errors);
-        names::validate_labels(metadata.get("labels"), &at.child("labels").to_string(), errors);
+        names::validate_annotations(metadata.get("annotations"), &at.child("annotations"), errors);
+        names::validate_labels(metadata.get("labels"), &at.child("labels"), errors);
     }
     // Claims get names of their own.
     for key in ["name", "generateName", "namespace", "uid", "finalizers", "ownerReferences"] {

@@ -126,16 +126,8 @@ fn forbid_in_ephemeral_container(container: &Value, at: &Field<'_>, errors: &mut
         "startupProbe",
         "lifecycle",
     ];
-    let empty = |value: &Value| match value {
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::String(text) => text.is_empty(),
-        _ => true,
-    };
     for key in KEYS {
-        // Probes and lifecycles count even if they say nothing.
-        let says_nothing = matches!(key, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
-        if member(container, key).is_some_and(|value| !says_nothing || !empty(value)) {
+        if member(container, key).is_some_and(|value| !is_nothing(key, value)) {
             errors.forbidden(at.child(key), WHY);
         }
     }
@@ -146,5 +138,14 @@ fn forbid_in_ephemeral_container(container: &Value, at: &Field<'_>, errors: &mut
                 errors.forbidden(at.index(i).child(key), WHY);
             }
         }
+    }
+}
+
+/// Whether a member may as well be absent. An empty probe is still a probe.
+fn is_nothing(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => key == "resources" && map.is_empty(),
+        _ => false,
     }
 }

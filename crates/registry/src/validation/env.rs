@@ -29,8 +29,6 @@ const RESOURCE_FIELDS: [&str; 6] = [
     "requests.memory",
 ];
 
-const NOTHING: &str = "";
-
 pub(crate) fn validate_env(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     for (i, variable) in list(container, "env").iter().enumerate() {
         let at = at.index(i);
@@ -75,7 +73,7 @@ fn validate_source(variable: &Value, source: &Value, at: &Field<'_>, errors: &mu
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
-    errors.invalid(at, &Value::from(NOTHING), why);
+    errors.invalid(at, &Value::from(""), why);
 }
 
 /// A reference to a field of the pod, one of `fields` or a label or annotation.
@@ -208,7 +206,7 @@ pub(crate) fn validate_env_from(container: &Value, at: &Field<'_>, errors: &mut 
             1 => continue,
             _ => "may not have more than one field specified at a time",
         };
-        errors.invalid(at, &Value::from(NOTHING), why);
+        errors.invalid(at, &Value::from(""), why);
     }
 }
 

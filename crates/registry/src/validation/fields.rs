@@ -4,14 +4,10 @@ use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
 use corten_api::{Field, Map, Value};
 
 use crate::prepare::same;
+pub(crate) use crate::validation::number::int as number;
 
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
-
-/// A member's number; zero if there is none.
-pub(crate) fn number(value: &Value, key: &str) -> i64 {
-    value.get(key).and_then(Value::as_int).unwrap_or_default()
-}
 
 /// A member's tree; null if there is none.
 pub(crate) fn part<'v>(value: &'v Value, key: &str) -> &'v Value {

@@ -11,7 +11,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 /// Reads an address of any form; leading zeros count for nothing.
-pub(crate) fn parse_sloppy(text: &str) -> Option<IpAddr> {
+pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }

@@ -32,7 +32,7 @@ fn validate(template: &Value, old: Option<&Value>, at: &Field<'_>, errors: &mut 
     let (annotations_at, spec_at) = (at.child("annotations"), at.child("spec"));
     validate_labels(metadata.get("labels"), &at.child("labels"), errors);
     if let Some(annotations) = metadata.get("annotations") {
-        names::validate_annotations(Some(annotations), &String::from(annotations_at), errors);
+        names::validate_annotations(Some(annotations), &annotations_at, errors);
     }
     validate_pod_annotations(metadata, old_metadata, spec, &annotations_at, errors);
     let old_spec = old.and_then(|old| old.get("spec"));

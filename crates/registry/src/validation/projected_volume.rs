@@ -6,7 +6,7 @@ use corten_api::{Field, Map, Value, names};
 use crate::validation::internal_form;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::number::given;
-use crate::validation::path::{file_mode, local_non_reserved};
+use crate::validation::path::{file_mode, is_local_non_reserved, local_non_reserved};
 use crate::validation::pod_context::PodContext;
 use crate::validation::signer_name::{is_kubernetes_signer_name, validate_signer_name};
 use crate::validation::text::{complain, list, member, text};
@@ -41,8 +41,10 @@ pub(crate) fn validate_projected(
     let mut paths = Paths(Vec::new());
     for (i, source) in list(volume, "sources").iter().enumerate() {
         let source_at = sources_at.index(i);
+        let mut kinds = 0;
         for key in KINDS {
             let (Some(source), source_at) = (member(source, key), source_at.child(key)) else { continue };
+            kinds += 1;
             match key {
                 "secret" | "configMap" => validate_files(source, &source_at, at, &mut paths, errors),
                 "downwardAPI" => validate_downward(source, &source_at, at, &mut paths, errors),
@@ -51,7 +53,7 @@ pub(crate) fn validate_projected(
                 _ => validate_certificate(source, &source_at, at, &mut paths, errors),
             }
         }
-        if KINDS.into_iter().filter(|key| member(source, key).is_some()).count() > 1 {
+        if kinds > 1 {
             errors.forbidden(source_at, "may not specify more than 1 volume type per source");
         }
     }
@@ -118,7 +120,7 @@ fn validate_token(
     }
     match text(token, "path") {
         "" => errors.required(volume_at.child("path"), ""),
-        path if context.old(tolerance::non_local_token_paths) => _ = path,
+        path if is_local_non_reserved(path) || context.old(tolerance::non_local_token_paths) => {}
         path => local_non_reserved(path, &volume_at.child("path"), errors),
     }
 }

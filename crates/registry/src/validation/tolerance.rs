@@ -1,8 +1,8 @@
 //! What a stored specification may hold although it would be refused today, so that updates of other parts
 //! still succeed. Asked only when there is something to refuse.
 
-use corten_api::Value;
 use corten_api::status::ErrorList;
+use corten_api::{Field, Value};
 
 use crate::validation::affinity::affinity_selectors_are_valid;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
@@ -12,7 +12,6 @@ use crate::validation::security_context::host_sysctl_complaint;
 use crate::validation::text::{list, member, text};
 use crate::validation::topology_spread::validate_match_label_keys;
 use crate::validation::{node_selector, path};
-use corten_api::Field;
 
 fn finds_fault(check: impl FnOnce(&mut ErrorList)) -> bool {
     let mut errors = ErrorList::new();

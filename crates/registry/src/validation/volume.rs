@@ -1,12 +1,12 @@
 //! A pod's volumes: their names, and exactly one source for each.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{Field, Map, Value, names};
 
 use crate::validation::pod_context::PodContext;
 use crate::validation::text::{list, member, required, text};
 use crate::validation::volume_claim::validate_volume_claim_template;
-use crate::validation::volume_source::SOURCES;
+use crate::validation::volume_source::{SOURCES, Source};
 
 /// The volumes containers may use: those with nothing wrong.
 pub(crate) struct Volumes<'a> {
@@ -66,9 +66,8 @@ fn validate_claim_is_not_generated(
 }
 
 fn validate_source(context: &PodContext<'_>, volume: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    // Each source is looked for in upstream's order, but a volume is mostly one name and one source.
     let mut found = false;
-    for source in SOURCES.iter().filter(|source| member(volume, source.key).is_some()) {
+    for source in sources(volume) {
         let value = volume.get(source.key).unwrap_or(&Value::Null);
         if found {
             errors.forbidden(at.child(source.forbidden_at), "may not specify more than 1 volume type");
@@ -85,6 +84,17 @@ fn validate_source(context: &PodContext<'_>, volume: &Value, at: &Field<'_>, err
     if !found {
         errors.required(at, "must specify a volume type");
     }
+}
+
+/// The sources of a volume, in upstream's order. A volume mostly is a name and one source: then the source is
+/// looked up by its name rather than each of all sources in the volume.
+fn sources(volume: &Value) -> impl Iterator<Item = &'static Source> {
+    let members = || volume.as_object().into_iter().flat_map(Map::iter).filter(|(key, _)| *key != "name");
+    let only = members().next().filter(|_| members().count() == 1).map(|(key, _)| key);
+    SOURCES.iter().filter(move |source| match only {
+        Some(only) => source.key == only && member(volume, source.key).is_some(),
+        None => member(volume, source.key).is_some(),
+    })
 }
 
 fn validate_iscsi_name(volume: &Value, iscsi: &Value, at: &Field<'_>, errors: &mut ErrorList) {

@@ -15,7 +15,7 @@ pub(crate) fn validate_volume_claim_template(template: &Value, at: &Field<'_>, e
     if let Some(metadata) = member(template, "metadata") {
         let at = at.child("metadata");
         if let Some(annotations) = member(metadata, "annotations") {
-            names::validate_annotations(Some(annotations), &String::from(at.child("annotations")), errors);
+            names::validate_annotations(Some(annotations), &at.child("annotations"), errors);
         }
         validate_labels(metadata.get("labels"), &at.child("labels"), errors);
         for key in

@@ -54,17 +54,22 @@ pub(crate) fn claim_warnings(claim: &Value, at: &Field<'_>, warnings: &mut Vec<S
     }
 }
 
-/// A file of a volume, and what it is from where that is worth saying.
+/// A file of a volume, and what it is from where that is worth saying: a kind of thing, and which one.
 struct File<'v> {
     path: &'v str,
-    source: String,
+    kind: &'static str,
+    name: Option<&'v str>,
 }
 
-impl File<'_> {
+impl<'v> File<'v> {
+    fn new(path: &'v str, kind: &'static str, name: Option<&'v str>) -> File<'v> {
+        File { path: path.trim_end_matches('/'), kind, name }
+    }
+
     fn in_words(&self) -> String {
-        match self.source.as_str() {
-            "" => quoted(self.path),
-            source => format!("{} ({source})", quoted(self.path)),
+        match (self.kind, self.name) {
+            ("", _) => quoted(self.path),
+            (kind, name) => format!("{} ({})", quoted(self.path), described(kind, name)),
         }
     }
 
@@ -79,81 +84,77 @@ impl File<'_> {
     }
 }
 
+fn described(kind: &str, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{kind} {}", quoted(name)),
+        None => kind.to_owned(),
+    }
+}
+
 fn warn_of_overlaps(volume: &Value, warnings: &mut Vec<String>) {
-    for (key, kind, name_key) in [
-        ("configMap", "ConfigMap ", "name"),
-        ("secret", "Secret ", "secretName"),
+    const KINDS: [(&str, &str, &str); 3] = [
+        ("configMap", "ConfigMap", "name"),
+        ("secret", "Secret", "secretName"),
         ("downwardAPI", "DownwardAPI", ""),
-    ] {
+    ];
+    for (key, kind, name_key) in KINDS {
         let Some(source) = member(volume, key).filter(|source| list(source, "items").len() > 1) else {
             continue;
         };
-        let name = quoted(text(volume, "name"));
-        let described = match name_key {
-            "" => kind.to_owned(),
-            name_key => format!("{kind}{}", quoted(text(source, name_key))),
-        };
-        let files: Vec<File<'_>> =
-            list(source, "items").iter().map(|item| file(text(item, "path"), "")).collect();
-        overlaps(&files, 0, &name, &described, warnings);
+        let name = (!name_key.is_empty()).then(|| text(source, name_key));
+        let files: Vec<File<'_>> = files(source, "", None).collect();
+        overlaps(&files, 0, volume, &described(kind, name), warnings);
     }
     let Some(projected) = member(volume, "projected") else { return };
-    let name = quoted(text(volume, "name"));
     let mut files = Vec::new();
     for source in list(projected, "sources") {
         if source.as_object().is_none_or(|source| source.iter().all(|(_, value)| value.is_null())) {
+            let name = quoted(text(volume, "name"));
             warnings.push(format!("volume {name} (Projected) has no sources provided"));
         }
         let known = files.len();
-        files.extend(projected_files(source));
-        overlaps(&files, known, &name, "Projected", warnings);
+        projected_files(source, &mut files);
+        overlaps(&files, known, volume, "Projected", warnings);
     }
 }
 
-fn file<'v>(path: &'v str, source: &str) -> File<'v> {
-    File { path: path.trim_end_matches('/'), source: source.to_owned() }
-}
-
 /// Overlaps of files, but for the first few with each other.
-fn overlaps(files: &[File<'_>], known: usize, volume: &str, kind: &str, warnings: &mut Vec<String>) {
+fn overlaps(files: &[File<'_>], known: usize, volume: &Value, kind: &str, warnings: &mut Vec<String>) {
     for (i, file) in files.iter().enumerate().skip(known) {
         for other in files.iter().take(i).filter(|other| file.overlaps(other)) {
-            let (file, other) = (file.in_words(), other.in_words());
+            let (volume, file, other) = (quoted(text(volume, "name")), file.in_words(), other.in_words());
             warnings.push(format!("volume {volume} ({kind}): overlapping paths: {file} with {other}"));
         }
     }
 }
 
-/// The files of one source of a projected volume.
-fn projected_files(source: &Value) -> Vec<File<'_>> {
-    let items = |owner, kind: &str| {
-        list(owner, "items").iter().map(|item| file(text(item, "path"), kind)).collect::<Vec<_>>()
-    };
-    if let Some(map) = member(source, "configMap").filter(|map| member(map, "items").is_some()) {
-        return items(map, &format!("ConfigMap {}", quoted(text(map, "name"))));
-    }
-    if let Some(secret) = member(source, "secret").filter(|secret| member(secret, "items").is_some()) {
-        return items(secret, &format!("Secret {}", quoted(text(secret, "name"))));
-    }
-    if let Some(downward) = member(source, "downwardAPI").filter(|api| member(api, "items").is_some()) {
-        return items(downward, "DownwardAPI");
-    }
-    if let Some(token) = member(source, "serviceAccountToken") {
-        return vec![file(text(token, "path"), "ServiceAccountToken")];
-    }
-    if let Some(bundle) = member(source, "clusterTrustBundle") {
-        let name = bundle.get("name").or_else(|| bundle.get("signerName")).and_then(Value::as_str);
-        let kind = format!("ClusterTrustBundle {}", quoted(name.unwrap_or_default()));
-        return vec![file(text(bundle, "path"), &kind)];
-    }
-    let Some(certificate) = member(source, "podCertificate") else { return Vec::new() };
-    [
+/// The items of a source that are files.
+fn files<'v>(source: &'v Value, kind: &'static str, name: Option<&'v str>) -> impl Iterator<Item = File<'v>> {
+    list(source, "items").iter().map(move |item| File::new(text(item, "path"), kind, name))
+}
+
+/// The files of one source of a projected volume, which is one of these in this order.
+fn projected_files<'v>(source: &'v Value, found: &mut Vec<File<'v>>) {
+    const OF_CERTIFICATE: [(&str, &str); 3] = [
         ("certificateChainPath", "PodCertificate chain"),
         ("keyPath", "PodCertificate key"),
         ("credentialBundlePath", "PodCertificate credential bundle"),
-    ]
-    .into_iter()
-    .filter(|(key, _)| !text(certificate, key).is_empty())
-    .map(|(key, kind)| file(text(certificate, key), kind))
-    .collect()
+    ];
+    let with_items = |key: &str| member(source, key).filter(|source| member(source, "items").is_some());
+    if let Some(map) = with_items("configMap") {
+        found.extend(files(map, "ConfigMap", Some(text(map, "name"))));
+    } else if let Some(secret) = with_items("secret") {
+        found.extend(files(secret, "Secret", Some(text(secret, "name"))));
+    } else if let Some(downward) = with_items("downwardAPI") {
+        found.extend(files(downward, "DownwardAPI", None));
+    } else if let Some(token) = member(source, "serviceAccountToken") {
+        found.push(File::new(text(token, "path"), "ServiceAccountToken", None));
+    } else if let Some(bundle) = member(source, "clusterTrustBundle") {
+        let name = member(bundle, "name").or_else(|| member(bundle, "signerName")).and_then(Value::as_str);
+        found.push(File::new(text(bundle, "path"), "ClusterTrustBundle", Some(name.unwrap_or_default())));
+    } else if let Some(certificate) = member(source, "podCertificate") {
+        let paths = OF_CERTIFICATE.into_iter().map(|(key, kind)| (text(certificate, key), kind));
+        let paths = paths.filter(|(path, _)| !path.is_empty());
+        found.extend(paths.map(|(path, kind)| File::new(path, kind, None)));
+    }
 }

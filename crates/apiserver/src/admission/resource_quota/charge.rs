@@ -20,7 +20,7 @@ use super::check::{Quota, check};
 use super::usage::Demand;
 use crate::call::Backend;
 use crate::object::Object;
-use crate::verbs::write;
+use crate::verbs::{self, write};
 
 /// How often a write of quotas that lost a race is tried again.
 const RETRIES: usize = 16;
@@ -69,7 +69,7 @@ fn enqueue(backend: &Arc<Backend>, namespace: &str, waiting: Waiting) {
         Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
         Entry::Vacant(queue) => {
             queue.insert(vec![waiting]);
-            let settler = Settler { backend: backend.clone(), namespace: namespace.to_owned() };
+            let settler = Settler { backend: backend.clone(), namespace: namespace.to_owned(), listed: true };
             tokio::spawn(settler.run());
         }
     }
@@ -78,17 +78,21 @@ fn enqueue(backend: &Arc<Backend>, namespace: &str, waiting: Waiting) {
 struct Settler {
     backend: Arc<Backend>,
     namespace: String,
+    /// Whether the namespace's list is still this settler's: once it is given up, it may be another's.
+    listed: bool,
 }
 
 impl Drop for Settler {
     /// Whatever ended it, the next demand finds nobody settling and starts anew.
     fn drop(&mut self) {
-        self.backend.admission.quota.0.lock().remove(&self.namespace);
+        if self.listed {
+            self.backend.admission.quota.0.lock().remove(&self.namespace);
+        }
     }
 }
 
 impl Settler {
-    async fn run(self) {
+    async fn run(mut self) {
         while let Some(batch) = self.next_batch() {
             let demands: Vec<&Demand> = batch.iter().map(|waiting| &waiting.demand).collect();
             let outcomes = settle(&self.backend, &self.namespace, &demands).await;
@@ -100,11 +104,12 @@ impl Settler {
     }
 
     /// Everybody who waits; the namespace is unlisted once that is nobody.
-    fn next_batch(&self) -> Option<Vec<Waiting>> {
+    fn next_batch(&mut self) -> Option<Vec<Waiting>> {
         let mut queues = self.backend.admission.quota.0.lock();
         let queue = queues.get_mut(&self.namespace)?;
         if queue.is_empty() {
             queues.remove(&self.namespace);
+            self.listed = false;
             return None;
         }
         Some(std::mem::take(queue))
@@ -150,7 +155,7 @@ fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
     Some(Op::Put {
         key: object.key.clone(),
         expect: Expect::ModRevision(object.revision),
-        value: write::new_value(&cache, &new),
+        value: verbs::new_value(&cache, &new),
         lease: None,
     })
 }

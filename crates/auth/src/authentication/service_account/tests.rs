@@ -70,20 +70,20 @@ fn the_user_is_the_account_with_what_the_token_is_bound_to() {
 #[test]
 fn times_have_a_minute_of_leeway() {
     #[track_caller]
-    fn check(claim: &str, offset: i64, expected: Result<(), Refusal>) {
+    fn check(claim: &str, offset: i64, expected: &Result<(), Refusal>) {
         let mut claims = Value::object();
         claims.set(&[claim], NOW + offset);
         let registered = Registered::read(&claims).unwrap();
-        assert_eq!(registered.check_time(now()), expected, "{claim} {offset}");
+        assert_eq!(&registered.check_time(now()), expected, "{claim} {offset}");
     }
-    check("exp", 10, Ok(()));
-    check("exp", -60, Ok(()));
-    check("exp", -61, Err(Refusal::Expired));
-    check("exp", -NOW, Err(Refusal::Expired));
-    check("nbf", 60, Ok(()));
-    check("nbf", 61, Err(Refusal::NotYetValid));
-    check("iat", 60, Ok(()));
-    check("iat", 61, Err(Refusal::IssuedInTheFuture));
+    check("exp", 10, &Ok(()));
+    check("exp", -60, &Ok(()));
+    check("exp", -61, &Err(Refusal::Expired));
+    check("exp", -NOW, &Err(Refusal::Expired));
+    check("nbf", 60, &Ok(()));
+    check("nbf", 61, &Err(Refusal::NotYetValid));
+    check("iat", 60, &Ok(()));
+    check("iat", 61, &Err(Refusal::IssuedInTheFuture));
     assert_eq!(Registered::read(&Value::object()).unwrap().check_time(now()), Ok(()));
     let read = |value: Value| {
         let mut claims = Value::object();
@@ -102,11 +102,7 @@ fn audiences() {
         let mut claims = Value::object();
         claims.set(&["aud"], claim);
         let wanted: Vec<String> = wanted.iter().map(|w| (*w).to_owned()).collect();
-        Registered::read(&claims)?.check_audiences(&wanted, &own).map_err(|e| {
-            // What the client is told.
-            assert!(!e.to_string().is_empty());
-            e
-        })
+        Registered::read(&claims)?.check_audiences(&wanted, &own)
     };
     assert_eq!(find(value!(["x", "https://api"]), &["https://api"]), Ok(own.to_vec()));
     assert_eq!(find(value!("https://api"), &["https://api"]), Ok(own.to_vec()));

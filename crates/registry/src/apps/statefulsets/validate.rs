@@ -143,7 +143,7 @@ fn validate_template(spec: &Value, scope: Scope<'_>, at: &Field<'_>, errors: &mu
     }
     let metadata = part(template, "metadata");
     validate_labels(metadata.get("labels"), &at.child("labels"), errors);
-    names::validate_annotations(metadata.get("annotations"), &String::from(at.child("annotations")), errors);
+    names::validate_annotations(metadata.get("annotations"), &at.child("annotations"), errors);
 }
 
 /// The template as pods will have it: with a volume for each claim, and a host name that is not the

@@ -1,6 +1,7 @@
 //! What a pod must be like when it is created, and what may change afterwards. Each endpoint changes its own
 //! part; status and resizing are in files of their own.
 
+mod container_status;
 mod resize;
 mod status;
 mod update;

@@ -26,7 +26,7 @@ fn is_external(service: &Value) -> bool {
 
 /// Whether addresses, families and policy go together. Where they do not, nothing else is looked at:
 /// addresses are given out first.
-pub(super) fn fit(service: &Value, old: Option<&Value>, errors: &mut ErrorList) -> bool {
+pub fn fit(service: &Value, old: Option<&Value>, errors: &mut ErrorList) -> bool {
     if is_external(service) {
         return true;
     }

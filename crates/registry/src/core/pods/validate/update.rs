@@ -170,7 +170,6 @@ fn validate_node_affinity_update(
     errors: &mut ErrorList,
 ) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    const TERM: &str = "NodeSelectorTerm";
     let terms = |affinity: Option<&Value>| match affinity.and_then(|affinity| affinity.get(REQUIRED)) {
         Some(selector) => list(selector, "nodeSelectorTerms").to_vec(),
         None => Vec::new(),
@@ -180,13 +179,13 @@ fn validate_node_affinity_update(
     let at = at.child("nodeSelectorTerms");
     if !old.is_empty() && old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.invalid_shown(at, internal_form::compact_list(TERM, &new), why);
+        errors.invalid_shown(at, internal_form::compact_list("NodeSelectorTerm", &new), why);
         return;
     }
     for (i, (new, old)) in new.iter().zip(&old).enumerate() {
         if !only_adds(new, old) {
             let why = "only additions are allowed (no mutations or deletions)";
-            errors.invalid_shown(at.index(i), internal_form::compact(TERM, new), why);
+            errors.invalid_shown(at.index(i), internal_form::compact("NodeSelectorTerm", new), why);
         }
     }
 }

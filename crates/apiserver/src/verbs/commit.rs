@@ -1,0 +1,93 @@
+//! Writing objects to the store and removing them, each together with what belongs to it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use corten_api::{Value, encoded};
+use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op, Txn};
+
+use super::write::RACE_RETRIES;
+use crate::allocation;
+use crate::cache::Cache;
+use crate::call::Call;
+use crate::object::{Object, Projection, Written};
+
+/// What is written together with an object, or not at all.
+#[derive(Default)]
+pub(crate) struct Companions {
+    pub(crate) ops: Vec<Op>,
+    /// Kept until the write is decided.
+    pub(crate) held: Vec<Box<dyn Any + Send>>,
+}
+
+/// Whether a write failed because of what goes with the object rather than the object itself: then it is to
+/// be decided again.
+pub(super) fn is_companion_conflict(error: &StoreError) -> bool {
+    matches!(error, StoreError::Conflict { op, .. } if *op > 0)
+}
+
+/// Removes an object as it was read, and gives back what it holds.
+pub(crate) async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let op = Op::Delete { key: current.key.clone(), expect: Expect::ModRevision(current.revision) };
+        let companions = allocation::release(call, current).await;
+        match commit(call, op, companions).await {
+            Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {}
+            outcome => return outcome.map(|_| ()),
+        }
+    }
+}
+
+/// Writes an object in its stored form.
+pub(crate) async fn put(
+    call: &Call,
+    cache: &Cache,
+    key: Arc<str>,
+    expect: Expect,
+    object: &Value,
+) -> Result<Arc<Entry>, StoreError> {
+    put_with(call, cache, key, expect, object, Companions::default()).await
+}
+
+/// Writes an object in its stored form and what belongs to it.
+pub(super) async fn put_with(
+    call: &Call,
+    cache: &Cache,
+    key: Arc<str>,
+    expect: Expect,
+    object: &Value,
+    companions: Companions,
+) -> Result<Arc<Entry>, StoreError> {
+    let mut op = put_op(cache, key, expect, object);
+    if let (Some(ttl), Op::Put { lease, .. }) = (cache.form.rules.ttl, &mut op) {
+        *lease = Some(call.backend.event_leases.lease(&call.backend.store, ttl).await?);
+    }
+    commit(call, op, companions).await?.ok_or(StoreError::Closed)
+}
+
+/// The write of an object that lives until it is removed.
+pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: &Value) -> Op {
+    Op::Put { key, expect, value: new_value(cache, object), lease: None }
+}
+
+/// What is stored of an object in its stored form.
+pub(crate) fn new_value(cache: &Cache, object: &Value) -> NewValue {
+    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
+    let written = Written {
+        revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
+        projection: Arc::new(Projection::of(object, cache.form.rules)),
+    };
+    NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
+}
+
+async fn commit(call: &Call, op: Op, companions: Companions) -> Result<Option<Arc<Entry>>, StoreError> {
+    let Companions { ops, held } = companions;
+    let mut all = Vec::with_capacity(1 + ops.len());
+    all.push(op);
+    all.extend(ops);
+    let committed = call.backend.store.commit(Txn { ops: all }).await;
+    drop(held);
+    Ok(committed?.entries.into_iter().next().flatten())
+}
