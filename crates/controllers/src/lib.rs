@@ -6,14 +6,26 @@
 
 mod claims;
 mod conditions;
+mod namespaces;
 mod pods;
 mod replicaset;
+mod rootca;
 mod selectors;
+mod serviceaccount;
 mod templates;
 
 use corten_reconcile::Manager;
 
+/// What controllers have to be told.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The certificates by which pods know the API server, in PEM.
+    pub root_ca: String,
+}
+
 /// Starts every controller.
-pub fn start(manager: &Manager) {
+pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::ReplicaSets);
+    manager.run(serviceaccount::ServiceAccounts);
+    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
 }

@@ -122,6 +122,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
+    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -148,7 +149,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
     let controllers = (!args.disable.iter().any(|part| part == "controller-manager"))
-        .then(|| controller_manager::start(&running));
+        .then(|| controller_manager::start(&running, controllers));
     stop.wait().await;
     tracing::info!("stopping");
     drop(controllers);
