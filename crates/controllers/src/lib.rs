@@ -6,6 +6,7 @@
 
 mod claims;
 mod conditions;
+mod garbage;
 mod namespaces;
 mod pods;
 mod replicaset;
@@ -25,6 +26,7 @@ pub struct Options {
 
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
+    garbage::start(manager);
     manager.run(replicaset::ReplicaSets);
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
