@@ -5,6 +5,7 @@
 
 mod cache;
 mod caches;
+mod discovery;
 mod error;
 mod kind;
 pub mod kinds;
@@ -16,6 +17,7 @@ mod transport;
 
 pub use cache::{Cache, Change};
 pub use caches::Caches;
+pub use discovery::{Discovery, Served};
 pub use error::Error;
 pub use kind::Kind;
 pub use object::{Key, Object, Owner, View};

@@ -85,7 +85,7 @@ impl Object {
             uid: meta::uid(tree).into(),
             revision: meta::resource_version(tree).parse().unwrap_or(0),
             labels: meta::labels(tree).cloned().unwrap_or_default(),
-            owners: tree.items_at(&["metadata", "ownerReferences"]).iter().map(owner).collect(),
+            owners: Owner::all(tree),
             deleting: meta::is_deleting(tree),
             json: text,
             view: OnceLock::new(),
@@ -113,14 +113,21 @@ impl Object {
     }
 }
 
-fn owner(reference: &Value) -> Owner {
-    let text = |key: &str| Str::new(reference.str_at(&[key]).unwrap_or_default());
-    Owner {
-        api_version: text("apiVersion"),
-        kind: text("kind"),
-        name: text("name"),
-        uid: text("uid"),
-        controller: reference.bool_at(&["controller"]) == Some(true),
-        blocks_deletion: reference.bool_at(&["blockOwnerDeletion"]) == Some(true),
+impl Owner {
+    /// Everybody an object belongs to.
+    pub fn all(object: &Value) -> Box<[Owner]> {
+        object.items_at(&["metadata", "ownerReferences"]).iter().map(Owner::of).collect()
+    }
+
+    fn of(reference: &Value) -> Owner {
+        let text = |key: &str| Str::new(reference.str_at(&[key]).unwrap_or_default());
+        Owner {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid: text("uid"),
+            controller: reference.bool_at(&["controller"]) == Some(true),
+            blocks_deletion: reference.bool_at(&["blockOwnerDeletion"]) == Some(true),
+        }
     }
 }

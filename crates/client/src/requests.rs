@@ -164,6 +164,11 @@ impl Client {
         self.send(Method::GET, path, None, "").await
     }
 
+    /// Any other path, in another shape than its own.
+    pub async fn read_as(&self, path: &str, accept: &'static str) -> Result<Value, Error> {
+        self.send_accepting(Method::GET, path, None, "", accept).await
+    }
+
     /// Deletes everything of a kind in a namespace.
     pub async fn delete_collection(&self, kind: &Kind, namespace: &str) -> Result<Value, Error> {
         let options =
@@ -185,11 +190,22 @@ impl Client {
         body: Option<&Value>,
         content_type: &str,
     ) -> Result<Value, Error> {
+        self.send_accepting(method, path, body, content_type, "application/json").await
+    }
+
+    async fn send_accepting(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        content_type: &str,
+        accept: &'static str,
+    ) -> Result<Value, Error> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::USER_AGENT, self.agent.as_str())
-            .header(header::ACCEPT, "application/json");
+            .header(header::ACCEPT, accept);
         if !content_type.is_empty() {
             request = request.header(header::CONTENT_TYPE, content_type);
         }

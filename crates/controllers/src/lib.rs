@@ -8,23 +8,39 @@ mod claims;
 mod conditions;
 mod daemonset;
 mod deployment;
+mod garbage;
 mod hashes;
 mod history;
 mod limits;
+mod namespace;
+mod namespaces;
 mod placement;
 mod pods;
 mod replicaset;
+mod rootca;
 mod selectors;
+mod serviceaccount;
 mod templates;
 #[cfg(test)]
 mod testing;
 
 use corten_reconcile::Manager;
 
+/// What controllers have to be told.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The certificates by which pods know the API server, in PEM.
+    pub root_ca: String,
+}
+
 /// Starts every controller.
-pub fn start(manager: &Manager) {
+pub fn start(manager: &Manager, options: Options) {
+    garbage::start(manager);
+    namespace::start(manager);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
+    manager.run(serviceaccount::ServiceAccounts);
+    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
 }

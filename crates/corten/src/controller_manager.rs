@@ -8,6 +8,7 @@ use std::sync::Arc;
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
+use corten_controllers::Options;
 use corten_reconcile::Manager;
 
 pub(crate) use alone::{Args, run};
@@ -16,12 +17,13 @@ const AGENT: &str = "kube-controller-manager/v1.37.0";
 
 /// What runs on the server of this process.
 pub(crate) struct Parts {
-    pub(crate) controllers: bool,
+    /// With what they have to be told; none to run none.
+    pub(crate) controllers: Option<Options>,
     pub(crate) simulated_nodes: usize,
 }
 
 /// Starts the parts; they end when the manager is dropped.
-pub(crate) fn start(server: &Running, parts: &Parts) -> Manager {
+pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     let server = server.handle();
     let identity = move |user: &str, groups: &[&str]| Client::new(server.transport(user, groups), AGENT);
     let client = identity("system:kube-controller-manager", &[]);
@@ -32,8 +34,8 @@ pub(crate) fn start(server: &Running, parts: &Parts) -> Manager {
         of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
     let manager = Manager::new(client, Box::new(client_for), Clock::real());
-    if parts.controllers {
-        corten_controllers::start(&manager);
+    if let Some(options) = parts.controllers {
+        corten_controllers::start(&manager, options);
     }
     if parts.simulated_nodes > 0 {
         let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };

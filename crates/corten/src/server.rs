@@ -126,6 +126,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
+    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -151,11 +152,9 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let parts = Parts {
-        controllers: !args.disable.iter().any(|part| part == "controller-manager"),
-        simulated_nodes: args.simulated_nodes,
-    };
-    let controllers = controller_manager::start(&running, &parts);
+    let runs = !args.disable.iter().any(|part| part == "controller-manager");
+    let parts = Parts { controllers: runs.then_some(controllers), simulated_nodes: args.simulated_nodes };
+    let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");
     drop(controllers);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use corten_base::Clock;
 use corten_client::{Client, Key, Remote};
+use corten_controllers::Options;
 use corten_pki::parse_kubeconfig;
 use corten_reconcile::{Election, Leadership, Manager, Selection};
 
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// How long to wait between tries.
     #[arg(long, default_value = "2s", value_parser = parse_duration)]
     leader_elect_retry_period: Duration,
+    /// The certificates by which pods know the API server; the kubeconfig's unless given.
+    #[arg(long)]
+    root_ca_file: Option<PathBuf>,
     /// The Lease's name.
     #[arg(long, default_value = "kube-controller-manager")]
     leader_elect_resource_name: String,
@@ -68,6 +72,10 @@ async fn work(args: Args) -> anyhow::Result<()> {
     let remote =
         Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
     let client = Client::new(Arc::new(remote), AGENT);
+    let root_ca = match &args.root_ca_file {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?,
+        None => credentials.ca_pem.clone(),
+    };
     let manager = Arc::new(OnceLock::new());
     if args.secure_port != 0 {
         let address = SocketAddr::new(args.bind_address, args.secure_port);
@@ -78,12 +86,17 @@ async fn work(args: Args) -> anyhow::Result<()> {
             tracing::info!("stopping");
             Ok(())
         }
-        result = lead(&args, client, &manager) => result,
+        result = lead(&args, client, &manager, Options { root_ca }) => result,
     }
 }
 
 /// Works for as long as this process leads.
-async fn lead(args: &Args, client: Client, manager: &OnceLock<Manager>) -> anyhow::Result<()> {
+async fn lead(
+    args: &Args,
+    client: Client,
+    manager: &OnceLock<Manager>,
+    options: Options,
+) -> anyhow::Result<()> {
     let clock = Clock::real();
     let leadership = if args.leader_elect {
         let election = election(args, &clock);
@@ -95,7 +108,7 @@ async fn lead(args: &Args, client: Client, manager: &OnceLock<Manager>) -> anyho
     let same = client.clone();
     let selection = Selection::new(args.controllers.clone());
     let all = Manager::new(client, Box::new(move |_| same.clone()), clock).only(selection);
-    corten_controllers::start(manager.get_or_init(|| all));
+    corten_controllers::start(manager.get_or_init(|| all), options);
     tracing::info!("controllers run");
     match leadership {
         Some(leadership) => leadership.hold().await,
