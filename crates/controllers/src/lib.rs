@@ -4,6 +4,7 @@
 //! Controllers speak Kubernetes, through `corten_client`; they know nothing of the server they speak to. Their
 //! `plan` functions are pure, so that a table of worlds and plans is a test of all they do.
 
+mod aggregation;
 mod claims;
 mod conditions;
 mod daemonset;
@@ -15,6 +16,7 @@ mod limits;
 mod namespace;
 mod namespaces;
 mod placement;
+mod podgc;
 mod pods;
 mod replicaset;
 mod rootca;
@@ -23,6 +25,7 @@ mod serviceaccount;
 mod templates;
 #[cfg(test)]
 mod testing;
+mod ttl;
 
 use corten_reconcile::Manager;
 
@@ -43,4 +46,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
+    podgc::start(manager);
+    manager.run(ttl::TtlAfterFinished);
+    manager.run(aggregation::ClusterRoleAggregation);
 }
