@@ -6,9 +6,12 @@
 
 mod claims;
 mod conditions;
+mod daemonset;
 mod deployment;
 mod hashes;
+mod history;
 mod limits;
+mod placement;
 mod pods;
 mod replicaset;
 mod selectors;
@@ -20,6 +23,7 @@ use corten_reconcile::Manager;
 
 /// Starts every controller.
 pub fn start(manager: &Manager) {
+    manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(replicaset::REPLICATION_CONTROLLERS);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value, meta};
-use corten_client::{Cache, Caches, Change, DeleteOptions, Key, Kind, Object, kinds};
-use corten_reconcile::{Action, Controller, Event, Outcome, Plan, Report, Step, Watch};
+use corten_client::{Cache, Caches, Change, Key, Kind, Object, kinds};
+use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use crate::claims::{self, Claims};
@@ -120,7 +120,7 @@ impl Controller for Replicas {
             plan.steps.push(Step::SlowStart(vec![create; missing]));
         } else if active.len() > wanted {
             let surplus = surplus(active, wanted, &world.related, now);
-            plan.steps.push(Step::Together(surplus.iter().map(delete).collect()));
+            plan.steps.push(Step::Together(surplus.iter().map(pods::delete).collect()));
         }
         plan
     }
@@ -128,7 +128,8 @@ impl Controller for Replicas {
     fn conclude(&self, _: &Key, world: &World, report: &Report, now: Timestamp) -> Plan {
         let Some(set) = &world.set else { return Plan::done() };
         let mut plan = Plan::done();
-        plan.events = report.outcomes.iter().filter_map(|outcome| told(self.name, set, outcome)).collect();
+        plan.events =
+            report.outcomes.iter().filter_map(|outcome| pods::told(self.name, set, outcome)).collect();
         let failure =
             report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
         let mut status = status(set, &world.active(), failure.map(ToString::to_string), now);
@@ -198,31 +199,6 @@ fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, n
     }
     active.truncate(count);
     active
-}
-
-fn delete(pod: &Pod) -> Action {
-    let options = DeleteOptions { uid: Some(pod.object.uid.clone()), ..DeleteOptions::default() };
-    Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
-}
-
-/// What people are told of a pod that was made or deleted, or could not be.
-fn told(component: &'static str, set: &Value, outcome: &Outcome) -> Option<Event> {
-    match (&outcome.action, &outcome.result) {
-        (Action::Create { .. }, Ok(pod)) => {
-            let message = format!("Created pod: {}", meta::name(pod));
-            Some(Event::normal(component, set, "SuccessfulCreate", message))
-        }
-        (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
-            Some(Event::warning(component, set, "FailedCreate", format!("Error creating: {error}")))
-        }
-        (Action::Delete { key, .. }, Ok(_)) => {
-            Some(Event::normal(component, set, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
-        }
-        (Action::Delete { .. }, Err(error)) => {
-            Some(Event::warning(component, set, "FailedDelete", format!("Error deleting: {error}")))
-        }
-        _ => None,
-    }
 }
 
 /// The status, given the pods that count and what went wrong.
