@@ -398,3 +398,41 @@ fn what_is_as_it_should_be_is_left_alone() {
     assert!(plan(&world).is_done());
     assert!(conclude(&world, &Report::default(), 5000).is_done());
 }
+
+#[test]
+fn going_back_by_annotation_is_done_or_refused() {
+    let asking =
+        |revision: &str| with(rolling(3, 1, 0), &["metadata", "annotations", sets::ROLLBACK_TO], revision);
+    let sets = [revised(set("a", 0, 0), 1), revised(set("b", 0, 0), 2), revised(set("new", 3, 3), 3)];
+    let cases = [
+        ("0", "b", "DeploymentRollback", "Rolled back deployment \"web\" to revision 2"),
+        ("1", "a", "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"),
+        ("7", "new", "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."),
+        (
+            "3",
+            "new",
+            "DeploymentRollbackTemplateUnchanged",
+            "The rollback revision contains the same template as current deployment \"web\"",
+        ),
+    ];
+    for (revision, image, reason, message) in cases {
+        let plan = plan(&world(asking(revision), &sets));
+        let [Step::One(Action::Update { object, subresource: "", .. })] = &plan.steps[..] else {
+            panic!("{revision}: {plan:?}")
+        };
+        assert_eq!(object.at(&["spec", "template"]), Some(&template(image)), "{revision}");
+        assert_eq!(object.str_at(&["metadata", "annotations", sets::ROLLBACK_TO]), None);
+        assert_eq!((plan.events[0].reason, plan.events[0].message.as_str()), (reason, message));
+    }
+}
+
+#[test]
+fn sets_are_taken_in_before_anything_else() {
+    let mut world = world(rolling(3, 1, 0), &[set("new", 1, 1)]);
+    let orphan = crate::testing::cached(&set("new", 1, 1));
+    world.claims.adopt.push(orphan.clone());
+    world.claims.owned.push(orphan);
+    let first = plan(&world);
+    assert!(matches!(&first.steps[..], [Step::Together(claims)] if claims.len() == 1));
+    assert!(conclude(&world, &done(&first), 0).is_done());
+}
