@@ -181,4 +181,6 @@ fn deployment_of_gone_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>)
 }
 
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
 mod tests;

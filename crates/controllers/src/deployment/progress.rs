@@ -216,9 +216,13 @@ fn deadline(deployment: &Value) -> Option<Timestamp> {
     time::parse(said).ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// How long until it has to be judged again whether the rollout stands still.
+/// How long until it has to be judged again whether the rollout stands still. One that is over or paused never
+/// does, however long ago it last moved.
 pub(super) fn judge_again_after(deployment: &Value, now: Timestamp) -> Option<Duration> {
-    if is_complete(deployment) || reason(deployment)? == TIMED_OUT {
+    if wishes::is_paused(deployment) || is_complete(deployment) {
+        return None;
+    }
+    if matches!(reason(deployment)?, COMPLETE | TIMED_OUT) {
         return None;
     }
     let left = Duration::try_from(deadline(deployment)?.duration_since(now)).unwrap_or_default();

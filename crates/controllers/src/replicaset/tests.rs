@@ -255,3 +255,20 @@ fn people_are_told() {
     let refused = failed(&plan(&less), Status::internal("no"));
     assert!(events(&less, &refused)[0].starts_with("FailedDelete Error deleting: "));
 }
+
+#[test]
+fn replication_controllers_are_kept_alike() {
+    let mut controller = set(2);
+    controller.set(&["apiVersion"], "v1");
+    controller.set(&["kind"], "ReplicationController");
+    controller.set(&["spec", "selector"], value!({"app": "web"}));
+    let world = world(controller, &[pod("a")]);
+    let plan = REPLICATION_CONTROLLERS.plan(&key(), &world, at(0));
+    assert_eq!(words(&plan), ["create web-"]);
+    let concluded = REPLICATION_CONTROLLERS.conclude(&key(), &world, &done(&plan), at(0));
+    assert_eq!(concluded.events[0].component, "replication-controller");
+    let expected = value!({"replicas": 1, "fullyLabeledReplicas": 1, "observedGeneration": 2});
+    let Some(Action::Update { kind, object, .. }) = concluded.actions().next() else { panic!("no status") };
+    assert_eq!(kind.plural, "replicationcontrollers");
+    assert_eq!(object.get("status"), Some(&expected), "pods on their way out are not counted");
+}
