@@ -7,6 +7,7 @@
 mod claims;
 mod conditions;
 mod garbage;
+mod namespace;
 mod namespaces;
 mod pods;
 mod replicaset;
@@ -27,6 +28,7 @@ pub struct Options {
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
+    namespace::start(manager);
     manager.run(replicaset::ReplicaSets);
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });

@@ -19,7 +19,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 
 pub(crate) struct RootCaPublisher {
     /// Certificates in PEM.
-    pub root_ca: String,
+    pub(crate) root_ca: String,
 }
 
 /// What matters for one namespace.
