@@ -4,6 +4,7 @@
 //! Controllers speak Kubernetes, through `corten_client`; they know nothing of the server they speak to. Their
 //! `plan` functions are pure, so that a table of worlds and plans is a test of all they do.
 
+mod aggregation;
 mod claims;
 mod conditions;
 mod garbage;
@@ -15,6 +16,7 @@ mod rootca;
 mod selectors;
 mod serviceaccount;
 mod templates;
+mod ttl;
 
 use corten_reconcile::Manager;
 
@@ -32,4 +34,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::ReplicaSets);
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
+    manager.run(ttl::TtlAfterFinished);
+    manager.run(aggregation::ClusterRoleAggregation);
 }
