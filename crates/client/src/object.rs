@@ -70,18 +70,26 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
+    /// An object as a cache would keep it.
+    pub fn of(tree: &Value) -> Object {
+        Object::take(tree, json::write_to_string(tree).into())
+    }
+
     pub(crate) fn read(text: Bytes) -> Result<Object, json::ParseError> {
-        let tree = json::parse(&text)?;
-        Ok(Object {
-            key: Key::of(&tree),
-            uid: meta::uid(&tree).into(),
-            revision: meta::resource_version(&tree).parse().unwrap_or(0),
-            labels: meta::labels(&tree).cloned().unwrap_or_default(),
-            owners: Owner::all(&tree),
-            deleting: meta::is_deleting(&tree),
+        Ok(Object::take(&json::parse(&text)?, text))
+    }
+
+    fn take(tree: &Value, text: Bytes) -> Object {
+        Object {
+            key: Key::of(tree),
+            uid: meta::uid(tree).into(),
+            revision: meta::resource_version(tree).parse().unwrap_or(0),
+            labels: meta::labels(tree).cloned().unwrap_or_default(),
+            owners: Owner::all(tree),
+            deleting: meta::is_deleting(tree),
             json: text,
             view: OnceLock::new(),
-        })
+        }
     }
 
     /// The whole object.

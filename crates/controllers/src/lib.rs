@@ -10,6 +10,7 @@ mod conditions;
 mod garbage;
 mod namespace;
 mod namespaces;
+mod podgc;
 mod pods;
 mod replicaset;
 mod rootca;
@@ -31,6 +32,7 @@ pub struct Options {
 pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
+    podgc::start(manager);
     manager.run(replicaset::ReplicaSets);
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
