@@ -132,13 +132,13 @@ impl Worker {
                         return progress;
                     }
                 }
-                Err(error) => progress.failed(error),
+                Err(error) => progress.failed(error.to_string()),
             }
         }
         for served in others {
             match self.delete_all(name, served).await {
                 Ok(left) => progress.left(name, &served.kind, &left, 0),
-                Err(error) => progress.failed(error),
+                Err(error) => progress.failed(error.to_string()),
             }
         }
         progress

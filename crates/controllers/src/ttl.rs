@@ -76,8 +76,8 @@ mod tests {
         job
     }
 
-    fn plan(job: Option<Value>, now: &str) -> Plan {
-        TtlAfterFinished.plan(&Key::new("n", "j"), &job, now.parse().unwrap())
+    fn plan(job: &Option<Value>, now: &str) -> Plan {
+        TtlAfterFinished.plan(&Key::new("n", "j"), job, now.parse().unwrap())
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
             ("suspended", Some(job(Some(0), "Suspended", "True"))),
             ("deleting", Some(deleting)),
         ] {
-            assert!(plan(job, "2026-02-01T00:00:00Z").is_done(), "{case}");
+            assert!(plan(&job, "2026-02-01T00:00:00Z").is_done(), "{case}");
         }
     }
 }

@@ -56,8 +56,8 @@ impl Progress {
         Progress { discovery_failure, ..Progress::default() }
     }
 
-    pub(super) fn failed(&mut self, failure: impl ToString) {
-        self.failures.push(failure.to_string());
+    pub(super) fn failed(&mut self, failure: String) {
+        self.failures.push(failure);
     }
 
     pub(super) fn has_failures(&self) -> bool {
@@ -214,7 +214,7 @@ mod tests {
     fn what_should_be_gone_is_a_failure() {
         let mut progress = Progress::default();
         progress.left("n", &kinds::SECRETS, &[Value::object()], 0);
-        progress.failed("another");
+        progress.failed("another".to_owned());
         assert_eq!(progress.estimate, 0);
         assert!(progress.has_failures());
         assert_eq!(
