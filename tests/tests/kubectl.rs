@@ -357,7 +357,11 @@ fn every_kind_is_at_home() {
             kubectl.ok(&on_file("apply --server-side --force-conflicts")).lines().count(),
             items.len()
         );
-        kubectl.ok(&on_file("replace"));
+        // Pods and jobs are given more at creation than a manifest says, and may not lose it again.
+        let replaceable: Vec<&Value> =
+            items.iter().filter(|i| i["kind"] != "Pod" && i["kind"] != "Job").collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": replaceable}).to_string();
+        kubectl.ok(&format!("replace -f {}", kubectl.file("replaced.json", &list).display()));
         assert_eq!(kubectl.ok(&on_file("delete --wait=false")).lines().count(), items.len());
     });
 }

@@ -69,16 +69,13 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn fields(&mut self, map: &mut Map, schema: &'s Struct) -> Result<(), TypeError> {
-        // Both sides are sorted: walk them together.
         let mut failed = None;
-        let mut fields = schema.fields.iter().peekable();
         let mut present = 0usize;
         map.retain(|key, value| {
             if failed.is_some() {
                 return true;
             }
-            while fields.next_if(|f| f.name.as_str() < key.as_str()).is_some() {}
-            let Some(field) = fields.next_if(|f| f.name == *key) else {
+            let Some(field) = schema.field(key) else {
                 self.unknown(key);
                 return false;
             };

@@ -165,6 +165,7 @@ impl Server {
         check_scope(&call, info.verb)?;
         if info.verb == "watch" {
             if !call.served.resource.has_verb("watch") {
+                require_verb(&call, "list")?;
                 let (group, resource) = (call.served.group(), call.served.name());
                 return Err(Status::method_not_supported(group, resource, "watch"));
             }

@@ -6,6 +6,7 @@
 //! same arguments can be measured.
 
 mod apiserver;
+mod controllers;
 mod events;
 mod http;
 mod load;
@@ -19,6 +20,7 @@ mod watch;
 mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
+pub use controllers::{ControllersOptions, controllers};
 pub use raw::raw_server;
 pub use report::Report;
 

@@ -72,3 +72,7 @@ pub static CUSTOM_RESOURCE_DEFINITIONS: Kind = Kind::built_in(
 );
 pub static API_SERVICES: Kind =
     Kind::built_in("apiregistration.k8s.io", "v1", "apiservices", "APIService", false);
+pub static TOKEN_REVIEWS: Kind =
+    Kind::built_in("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false);
+pub static SUBJECT_ACCESS_REVIEWS: Kind =
+    Kind::built_in("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", false);

@@ -28,6 +28,8 @@ pub enum RemoteError {
     Address(String),
     #[error("the certificates cannot be used: {0}")]
     Certificates(String),
+    #[error("the token cannot be sent: it is not plain text")]
+    Token,
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
 }
@@ -40,6 +42,11 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// The same server in the identity of a token.
+    pub fn with_token(&self, token: &str) -> Result<Remote, RemoteError> {
+        Ok(Remote { authorization: Some(bearer(token)?), ..self.clone() })
+    }
+
     /// The server and the identity a kubeconfig names.
     pub fn new(credentials: &Credentials) -> Result<Remote, RemoteError> {
         let base = credentials.server.trim_end_matches('/').to_owned();
@@ -53,15 +60,20 @@ impl Remote {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots);
-        let chain = CertificateDer::pem_slice_iter(credentials.cert_pem.as_bytes())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(bad)?;
-        let key = PrivateKeyDer::from_pem_slice(credentials.key_pem.as_bytes()).map_err(bad)?;
-        let config = builder.with_client_auth_cert(chain, key)?;
+        let config = if credentials.cert_pem.is_empty() {
+            builder.with_no_client_auth()
+        } else {
+            let chain = CertificateDer::pem_slice_iter(credentials.cert_pem.as_bytes())
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(bad)?;
+            let key = PrivateKeyDer::from_pem_slice(credentials.key_pem.as_bytes()).map_err(bad)?;
+            builder.with_client_auth_cert(chain, key)?
+        };
+        let authorization = credentials.token.as_deref().map(bearer).transpose()?;
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions().build();
         let http = HttpClient::builder(TokioExecutor::new()).build(connector);
-        Ok(Remote { http, base, authorization: None })
+        Ok(Remote { http, base, authorization })
     }
 
     async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
@@ -72,6 +84,12 @@ impl Remote {
         }
         self.http.request(request.map(Full::new)).await.map_err(Error::transport)
     }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| RemoteError::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 impl Transport for Remote {

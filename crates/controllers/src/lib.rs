@@ -7,9 +7,15 @@
 mod aggregation;
 mod claims;
 mod conditions;
+mod daemonset;
+mod deployment;
 mod garbage;
+mod hashes;
+mod history;
+mod limits;
 mod namespace;
 mod namespaces;
+mod placement;
 mod podgc;
 mod pods;
 mod replicaset;
@@ -17,6 +23,8 @@ mod rootca;
 mod selectors;
 mod serviceaccount;
 mod templates;
+#[cfg(test)]
+mod testing;
 mod ttl;
 
 use corten_reconcile::Manager;
@@ -33,9 +41,12 @@ pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
     podgc::start(manager);
-    manager.run(replicaset::ReplicaSets);
-    manager.run(serviceaccount::ServiceAccounts);
-    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
-    manager.run(ttl::TtlAfterFinished);
     manager.run(aggregation::ClusterRoleAggregation);
+    manager.run(daemonset::DaemonSets);
+    manager.run(deployment::Deployments);
+    manager.run(replicaset::REPLICA_SETS);
+    manager.run(replicaset::REPLICATION_CONTROLLERS);
+    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
+    manager.run(serviceaccount::ServiceAccounts);
+    manager.run(ttl::TtlAfterFinished);
 }

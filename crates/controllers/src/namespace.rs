@@ -24,6 +24,9 @@ const WORKERS: usize = 10;
 
 /// Starts the controller.
 pub(crate) fn start(manager: &Manager) {
+    if !manager.is_selected(NAME) {
+        return;
+    }
     let queue = manager.queue(NAME);
     let going = queue.clone();
     manager.caches().of(&kinds::NAMESPACES).subscribe(move |change| {

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::{Str, Value, time};
-use corten_client::{Object, View};
+use corten_api::{Str, Value, meta, time};
+use corten_client::{DeleteOptions, Object, View, kinds};
+use corten_reconcile::{Action, Event, Outcome};
 use jiff::Timestamp;
 
 use crate::conditions;
@@ -129,4 +130,33 @@ fn by_age(a: Option<Timestamp>, b: Option<Timestamp>, pod_a: &Pod, pod_b: &Pod, 
         if age <= 0.0 { -1 } else { age.log2().floor() as i64 }
     };
     magnitude(a).cmp(&magnitude(b)).then_with(|| pod_a.object.uid.cmp(&pod_b.object.uid))
+}
+
+/// Deletes this very pod.
+pub(crate) fn delete(pod: &Pod) -> Action {
+    let options = DeleteOptions { uid: Some(pod.object.uid.clone()), ..DeleteOptions::default() };
+    Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
+}
+
+/// What people are told of a pod that was made or deleted, or could not be.
+pub(crate) fn told(component: &'static str, owner: &Value, outcome: &Outcome) -> Option<Event> {
+    if *outcome.action.kind() != kinds::PODS {
+        return None;
+    }
+    match (&outcome.action, &outcome.result) {
+        (Action::Create { .. }, Ok(pod)) => {
+            let message = format!("Created pod: {}", meta::name(pod));
+            Some(Event::normal(component, owner, "SuccessfulCreate", message))
+        }
+        (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
+            Some(Event::warning(component, owner, "FailedCreate", format!("Error creating: {error}")))
+        }
+        (Action::Delete { key, .. }, Ok(_)) => {
+            Some(Event::normal(component, owner, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
+        }
+        (Action::Delete { .. }, Err(error)) => {
+            Some(Event::warning(component, owner, "FailedDelete", format!("Error deleting: {error}")))
+        }
+        _ => None,
+    }
 }

@@ -1,15 +1,18 @@
-//! ReplicaSet: as many pods of a template as were asked for.
+//! ReplicaSet and ReplicationController: as many pods of a template as were asked for.
 //!
-//! Owns the pods it selects and the status of replica sets. Watches both. Never touches pods that belong to
-//! others, and never a replica set's spec.
+//! Owns the pods a set selects and the status of sets. Watches both. Never touches pods that belong to others, and
+//! never a set's spec. The two kinds differ in how they spell selectors, in what their events are signed with, and
+//! in that only replica sets count the pods that are on their way out.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_api::selector::LabelSelector;
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, DeleteOptions, Key, Object, kinds};
-use corten_reconcile::{Action, Controller, Event, Outcome, Plan, Report, Step, Watch};
+use corten_client::{Cache, Caches, Change, Key, Kind, Object, kinds};
+use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use crate::claims::{self, Claims};
@@ -18,46 +21,84 @@ use crate::{conditions, selectors, templates};
 
 /// At most so many pods are made or deleted in one go.
 const BURST: usize = 500;
-const COMPONENT: &str = "replicaset-controller";
 
-pub(crate) struct ReplicaSets;
+/// The controller of one of the two kinds.
+pub(crate) struct Replicas {
+    kind: &'static Kind,
+    name: &'static str,
+    pods: fn(&Caches, &Change, &mut Vec<Key>),
+}
 
-/// What matters for one replica set.
+/// Keeps replica sets.
+pub(crate) const REPLICA_SETS: Replicas = Replicas {
+    kind: &kinds::REPLICA_SETS,
+    name: "replicaset-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICA_SETS, caches, change, keys),
+};
+
+/// Keeps replication controllers.
+pub(crate) const REPLICATION_CONTROLLERS: Replicas = Replicas {
+    kind: &kinds::REPLICATION_CONTROLLERS,
+    name: "replication-controller",
+    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
+};
+
+/// What matters for one set.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     /// `None` if it is gone, or selects nothing.
     set: Option<Value>,
+    /// About the pods that count.
     claims: Claims,
+    /// How many of its pods are on their way out.
+    terminating: usize,
     /// Active pods per node of everything the same owner has.
     related: HashMap<Str, usize>,
 }
 
-impl Controller for ReplicaSets {
+impl World {
+    /// Finished pods are nobody's business any more: they are neither taken in nor let go.
+    fn of(set: Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> World {
+        let pods = || candidates.iter().cloned().map(Pod::from);
+        let active: Vec<_> = pods().filter(Pod::is_active).map(|pod| pod.object).collect();
+        let claims = claims::decide(&set, selector, &active);
+        let is_own = |pod: &Pod| pod.object.controller().is_some_and(|owner| owner.uid == meta::uid(&set));
+        let terminating = pods()
+            .filter(|pod| pod.is_terminating() && is_own(pod) && pod.object.is_selected_by(selector))
+            .count();
+        World { set: Some(set), claims, terminating, related: HashMap::new() }
+    }
+
+    fn active(&self) -> Vec<Pod> {
+        self.claims.owned.iter().cloned().map(Pod::from).collect()
+    }
+}
+
+impl Controller for Replicas {
     type World = World;
 
     fn name(&self) -> &'static str {
-        "replicaset-controller"
+        self.name
     }
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::own(&kinds::REPLICA_SETS), Watch { kind: &kinds::PODS, keys: sets_of_pod }]
+        vec![Watch::own(self.kind), Watch { kind: &kinds::PODS, keys: self.pods }]
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> World {
-        let sets = caches.of(&kinds::REPLICA_SETS);
+        let sets = caches.of(self.kind);
         let Some(object) = sets.get(key) else { return World::default() };
         let set = object.tree();
         let Some(selector) = selectors::of(&set) else { return World::default() };
         let pods = caches.of(&kinds::PODS);
         let candidates = claims::candidates(&pods, &set, &selector);
-        let claims = claims::decide(&set, &selector, &candidates);
-        let mut related = HashMap::new();
-        if claims.owned.len() > wanted(&set) {
-            for pod in siblings(caches, &object).map(Pod::from).filter(Pod::is_active) {
-                *related.entry(pod.view.node.clone()).or_default() += 1;
+        let mut world = World::of(set, &selector, &candidates);
+        if world.set.as_ref().is_some_and(|set| world.claims.owned.len() > wanted(set)) {
+            for pod in siblings(&sets, &pods, &object).map(Pod::from).filter(Pod::is_active) {
+                *world.related.entry(pod.view.node.clone()).or_default() += 1;
             }
         }
-        World { set: Some(set), claims, related }
+        world
     }
 
     fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
@@ -70,7 +111,7 @@ impl Controller for ReplicaSets {
         if meta::is_deleting(set) {
             return plan;
         }
-        let active = active(world);
+        let active = world.active();
         let wanted = wanted(set);
         if active.len() < wanted {
             let missing = (wanted - active.len()).min(BURST);
@@ -79,7 +120,7 @@ impl Controller for ReplicaSets {
             plan.steps.push(Step::SlowStart(vec![create; missing]));
         } else if active.len() > wanted {
             let surplus = surplus(active, wanted, &world.related, now);
-            plan.steps.push(Step::Together(surplus.iter().map(delete).collect()));
+            plan.steps.push(Step::Together(surplus.iter().map(pods::delete).collect()));
         }
         plan
     }
@@ -87,16 +128,22 @@ impl Controller for ReplicaSets {
     fn conclude(&self, _: &Key, world: &World, report: &Report, now: Timestamp) -> Plan {
         let Some(set) = &world.set else { return Plan::done() };
         let mut plan = Plan::done();
-        plan.events = report.outcomes.iter().filter_map(|outcome| told(set, outcome)).collect();
+        plan.events =
+            report.outcomes.iter().filter_map(|outcome| pods::told(self.name, set, outcome)).collect();
         let failure =
             report.failures().map(|(_, error)| error).find(|e| !e.has_cause("NamespaceTerminating"));
-        let status = status(set, &active(world), failure.map(ToString::to_string), now);
+        let mut status = status(set, &world.active(), failure.map(ToString::to_string), now);
+        if *self.kind == kinds::REPLICA_SETS {
+            // Nothing on its way out is told, unlike not knowing.
+            status.set(&["terminatingReplicas"], world.terminating as i64);
+        }
         if set.get("status") != Some(&status) {
             let mut object = set.clone();
             object.set(&["status"], status);
-            plan = plan.then(Action::Update { kind: &kinds::REPLICA_SETS, object, subresource: "status" });
+            plan = plan.then(Action::Update { kind: self.kind, object, subresource: "status" });
         }
-        let unavailable = active(world)
+        let unavailable = world
+            .active()
             .iter()
             .filter_map(|pod| pod.available_in(min_ready(set), now))
             .filter(|d| !d.is_zero())
@@ -109,15 +156,15 @@ impl Controller for ReplicaSets {
 }
 
 /// The set that manages a pod; for a pod without one, every set that might take it in.
-fn sets_of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
+fn sets_of_pod(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     for pod in change.states() {
         match pod.controller() {
-            Some(owner) if owner.kind == "ReplicaSet" => {
+            Some(owner) if owner.kind == kind.kind => {
                 keys.push(Key::new(pod.key.namespace.clone(), owner.name.clone()))
             }
             Some(_) => {}
             None if change.new.is_some() => {
-                let sets = caches.of(&kinds::REPLICA_SETS).list(&pod.key.namespace);
+                let sets = caches.of(kind).list(&pod.key.namespace);
                 let takes =
                     |set: &Arc<Object>| selectors::of(&set.tree()).is_some_and(|s| pod.is_selected_by(&s));
                 keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
@@ -128,13 +175,12 @@ fn sets_of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
 }
 
 /// The pods of all sets that have the same owner as this one.
-fn siblings(caches: &Caches, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
-    let sets = match set.controller() {
-        Some(owner) => caches.of(&kinds::REPLICA_SETS).owned_by(&owner.uid),
+fn siblings(sets: &Cache, pods: &Cache, set: &Arc<Object>) -> impl Iterator<Item = Arc<Object>> {
+    let siblings = match set.controller() {
+        Some(owner) => sets.owned_by(&owner.uid),
         None => vec![set.clone()],
     };
-    let pods = caches.of(&kinds::PODS);
-    sets.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
+    siblings.into_iter().flat_map(move |set| pods.owned_by(&set.uid))
 }
 
 fn wanted(set: &Value) -> usize {
@@ -145,10 +191,6 @@ fn min_ready(set: &Value) -> Duration {
     Duration::from_secs(set.int_at(&["spec", "minReadySeconds"]).unwrap_or(0).try_into().unwrap_or(0))
 }
 
-fn active(world: &World) -> Vec<Pod> {
-    world.claims.owned.iter().cloned().map(Pod::from).filter(Pod::is_active).collect()
-}
-
 /// The pods to delete.
 fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, now: Timestamp) -> Vec<Pod> {
     let count = (active.len() - wanted).min(BURST);
@@ -157,31 +199,6 @@ fn surplus(mut active: Vec<Pod>, wanted: usize, related: &HashMap<Str, usize>, n
     }
     active.truncate(count);
     active
-}
-
-fn delete(pod: &Pod) -> Action {
-    let options = DeleteOptions { uid: Some(pod.object.uid.clone()), ..DeleteOptions::default() };
-    Action::Delete { kind: &kinds::PODS, key: pod.object.key.clone(), options }
-}
-
-/// What people are told of a pod that was made or deleted, or could not be.
-fn told(set: &Value, outcome: &Outcome) -> Option<Event> {
-    match (&outcome.action, &outcome.result) {
-        (Action::Create { .. }, Ok(pod)) => {
-            let message = format!("Created pod: {}", meta::name(pod));
-            Some(Event::normal(COMPONENT, set, "SuccessfulCreate", message))
-        }
-        (Action::Create { .. }, Err(error)) if !error.has_cause("NamespaceTerminating") => {
-            Some(Event::warning(COMPONENT, set, "FailedCreate", format!("Error creating: {error}")))
-        }
-        (Action::Delete { key, .. }, Ok(_)) => {
-            Some(Event::normal(COMPONENT, set, "SuccessfulDelete", format!("Deleted pod: {}", key.name)))
-        }
-        (Action::Delete { .. }, Err(error)) => {
-            Some(Event::warning(COMPONENT, set, "FailedDelete", format!("Error deleting: {error}")))
-        }
-        _ => None,
-    }
 }
 
 /// The status, given the pods that count and what went wrong.
@@ -210,7 +227,11 @@ fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) 
     let failing = conditions::condition(set, "ReplicaFailure").is_some();
     match failure {
         Some(message) if !failing => {
-            let reason = if active.len() < wanted(set) { "FailedCreate" } else { "FailedDelete" };
+            let reason = match active.len().cmp(&wanted(set)) {
+                Ordering::Less => "FailedCreate",
+                Ordering::Equal => "",
+                Ordering::Greater => "FailedDelete",
+            };
             conditions::set(&mut status, conditions::new("ReplicaFailure", "True", reason, &message, now));
         }
         None if failing => conditions::remove(&mut status, "ReplicaFailure"),
@@ -218,3 +239,6 @@ fn status(set: &Value, active: &[Pod], failure: Option<String>, now: Timestamp) 
     }
     status
 }
+
+#[cfg(test)]
+mod tests;

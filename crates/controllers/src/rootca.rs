@@ -33,6 +33,10 @@ impl Controller for RootCaPublisher {
     type World = World;
 
     fn name(&self) -> &'static str {
+        "root-ca-certificate-publisher-controller"
+    }
+
+    fn account(&self) -> &'static str {
         "root-ca-cert-publisher"
     }
 

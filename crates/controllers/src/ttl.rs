@@ -84,10 +84,10 @@ mod tests {
     fn a_job_is_kept_as_long_as_it_asks_for() {
         let at = "2026-01-01T01:00:10Z";
         for condition in ["Complete", "Failed"] {
-            let soon = plan(Some(job(Some(15), condition, "True")), at);
+            let soon = plan(&Some(job(Some(15), condition, "True")), at);
             assert_eq!(soon, Plan::done().again_after(Duration::from_secs(5)), "{condition}");
             for ttl in [0, 5, 10] {
-                let due = plan(Some(job(Some(ttl), condition, "True")), at);
+                let due = plan(&Some(job(Some(ttl), condition, "True")), at);
                 let [Action::Delete { options, .. }] = due.actions().collect::<Vec<_>>()[..] else {
                     panic!("{due:?}")
                 };

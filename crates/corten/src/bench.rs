@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
-use corten_bench::ApiserverOptions;
+use corten_bench::{ApiserverOptions, ControllersOptions, Report};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -16,6 +16,8 @@ pub(crate) struct Args {
 enum What {
     /// Start a fresh API server and put it under load.
     Apiserver(ApiserverArgs),
+    /// Start a fresh cluster of simulated nodes and have its controllers fill it.
+    Controllers(ControllersArgs),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -40,6 +42,28 @@ struct ApiserverArgs {
     work_dir: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct ControllersArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many ReplicaSets to create.
+    #[arg(long)]
+    sets: Option<usize>,
+    /// How many replicas each has.
+    #[arg(long)]
+    replicas: Option<usize>,
+    /// How many nodes to simulate.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// How many seconds to observe the idle cluster.
+    #[arg(long)]
+    idle_seconds: Option<u32>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
@@ -47,6 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         match args.what {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
+            What::Controllers(args) => controllers(args).await,
         }
     })
 }
@@ -58,7 +83,22 @@ async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
     options.watchers = args.watchers.unwrap_or(options.watchers);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::apiserver(options).await?;
-    println!("{}", if args.json { report.json() } else { report.table() });
+    print(&report, args.json)
+}
+
+async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
+    let mut options = ControllersOptions::default();
+    options.sets = args.sets.unwrap_or(options.sets);
+    options.replicas = args.replicas.unwrap_or(options.replicas);
+    options.nodes = args.nodes.unwrap_or(options.nodes);
+    options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::controllers(options).await?;
+    print(&report, args.json)
+}
+
+fn print(report: &Report, json: bool) -> anyhow::Result<()> {
+    println!("{}", if json { report.json() } else { report.table() });
     anyhow::ensure!(!report.has_errors(), "some requests failed");
     Ok(())
 }

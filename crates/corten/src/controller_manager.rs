@@ -1,4 +1,9 @@
-//! The controller manager: the controllers within a server, each in its own identity.
+//! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
+
+mod alone;
+mod serving;
+
+use std::sync::Arc;
 
 use corten_apiserver::Running;
 use corten_base::Clock;
@@ -6,18 +11,35 @@ use corten_client::Client;
 use corten_controllers::Options;
 use corten_reconcile::Manager;
 
+pub(crate) use alone::{Args, run};
+
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
-/// Starts the controllers on the server of this process; they end when the manager is dropped.
-pub(crate) fn start(server: &Running, options: Options) -> Manager {
-    let client = Client::new(server.transport("system:kube-controller-manager", &[]), AGENT);
+/// What runs on the server of this process.
+pub(crate) struct Parts {
+    /// What the controllers are told, if they run.
+    pub(crate) controllers: Option<Options>,
+    pub(crate) simulated_nodes: usize,
+}
+
+/// Starts the parts; they end when the manager is dropped.
+pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     let server = server.handle();
+    let identity = move |user: &str, groups: &[&str]| Client::new(server.transport(user, groups), AGENT);
+    let client = identity("system:kube-controller-manager", &[]);
+    let identities: corten_simulator::Identities = Arc::new(identity);
+    let of_account = identities.clone();
     let client_for = move |controller: &str| {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
-        let account = format!("system:serviceaccount:kube-system:{controller}");
-        Client::new(server.transport(&account, &groups), AGENT)
+        of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
     let manager = Manager::new(client, Box::new(client_for), Clock::real());
-    corten_controllers::start(&manager, options);
+    if let Some(options) = parts.controllers {
+        corten_controllers::start(&manager, options);
+    }
+    if parts.simulated_nodes > 0 {
+        let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };
+        corten_simulator::start(&manager, &identities, options);
+    }
     manager
 }

@@ -21,6 +21,8 @@ struct Cli {
 enum Command {
     /// Run a cluster on this machine.
     Server(Box<server::Args>),
+    /// Run the controllers alone, against any Kubernetes.
+    ControllerManager(controller_manager::Args),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -30,6 +32,7 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
+        Command::ControllerManager(args) => controller_manager::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager;
+use crate::controller_manager::{self, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
@@ -63,6 +63,10 @@ pub(crate) struct Args {
     /// Parts not to run: agent, scheduler, controller-manager, proxy, dns.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
+    /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
+    /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
+    #[arg(long, default_value_t = 0)]
+    simulated_nodes: usize,
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
     #[arg(long, default_value = "", value_parser = RuntimeConfig::parse)]
     runtime_config: RuntimeConfig,
@@ -93,7 +97,7 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
     runtime.block_on(serve(args, flags, started))
 }
 
-fn log_to_stderr() {
+pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("CORTEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -148,8 +152,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let controllers = (!args.disable.iter().any(|part| part == "controller-manager"))
-        .then(|| controller_manager::start(&running, controllers));
+    let parts = Parts {
+        controllers: (!args.disable.iter().any(|part| part == "controller-manager")).then_some(controllers),
+        simulated_nodes: args.simulated_nodes,
+    };
+    let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");
     drop(controllers);
@@ -184,7 +191,7 @@ fn limits(args: &Args) -> Limits {
 }
 
 /// Reads a duration in Go's notation: `30s`, `1m30s`, `1.5h`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = go_duration(text)?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
@@ -236,20 +243,20 @@ fn names_of_this_machine(args: &Args) -> Sans {
 }
 
 /// SIGTERM and SIGINT, once anybody waits for them.
-struct StopSignals {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    fn install() -> anyhow::Result<StopSignals> {
+    pub(crate) fn install() -> anyhow::Result<StopSignals> {
         Ok(StopSignals {
             terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
             interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
         })
     }
 
-    async fn wait(mut self) {
+    pub(crate) async fn wait(mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

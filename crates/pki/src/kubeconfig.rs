@@ -1,8 +1,8 @@
 //! Kubeconfig files: writing ours, and reading them back.
 //!
 //! A kubeconfig made here has one cluster, one user and one context, with all key material inline, so it can
-//! be copied to another machine. Reading follows `current-context` and understands inline material only;
-//! exec plugins, tokens and file references are for real clients.
+//! be copied to another machine. Reading follows `current-context` and understands certificates and tokens, inline
+//! or in files; exec plugins are for real clients.
 
 use std::fmt;
 use std::path::Path;
@@ -42,6 +42,8 @@ pub struct Credentials {
     pub cert_pem: String,
     /// The client's key.
     pub key_pem: String,
+    /// What the client shows instead of a certificate; it then has neither certificate nor key.
+    pub token: Option<String>,
 }
 
 impl fmt::Debug for Credentials {
@@ -87,11 +89,24 @@ pub fn parse_kubeconfig(text: &str) -> Result<Credentials> {
     let context = find(&config.contexts, &config.current_context, "context")?;
     let cluster = find(&config.clusters, &context.context.cluster, "cluster")?;
     let user = find(&config.users, &context.context.user, "user")?;
+    let (cluster, user) = (&cluster.cluster, &user.user);
+    let ca = (&cluster.certificate_authority_data, &cluster.certificate_authority);
+    let cert = (&user.client_certificate_data, &user.client_certificate);
+    let key = (&user.client_key_data, &user.client_key);
+    let token = match &user.token_file {
+        Some(path) => Some(read(path)?.trim().to_owned()),
+        None => user.token.clone(),
+    };
+    let shown = |given: (&Option<String>, &Option<String>), field: &str| match (&token, given) {
+        (Some(_), (None, None)) => Ok(String::new()),
+        _ => material(given, field),
+    };
     Ok(Credentials {
-        server: cluster.cluster.server.clone(),
-        ca_pem: decode(cluster.cluster.certificate_authority_data.as_deref(), "certificate-authority-data")?,
-        cert_pem: decode(user.user.client_certificate_data.as_deref(), "client-certificate-data")?,
-        key_pem: decode(user.user.client_key_data.as_deref(), "client-key-data")?,
+        server: cluster.server.clone(),
+        ca_pem: material(ca, "certificate-authority-data")?,
+        cert_pem: shown(cert, "client-certificate-data")?,
+        key_pem: shown(key, "client-key-data")?,
+        token,
     })
 }
 
@@ -115,6 +130,7 @@ struct NamedCluster {
 struct Cluster {
     server: String,
     certificate_authority_data: Option<String>,
+    certificate_authority: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +143,12 @@ struct NamedUser {
 #[serde(rename_all = "kebab-case")]
 struct User {
     client_certificate_data: Option<String>,
+    client_certificate: Option<String>,
     client_key_data: Option<String>,
+    client_key: Option<String>,
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -169,6 +190,19 @@ fn find<'a, T: Named>(entries: &'a [T], name: &str, what: &str) -> Result<&'a T>
         .iter()
         .find(|entry| entry.name() == name)
         .ok_or_else(|| Error::Kubeconfig(format!("it has no {what} named {name:?}")))
+}
+
+/// What is given inline or, failing that, in a file.
+fn material((data, file): (&Option<String>, &Option<String>), field: &str) -> Result<String> {
+    match (data, file) {
+        (None, Some(path)) => read(path),
+        _ => decode(data.as_deref(), field),
+    }
+}
+
+fn read(path: &str) -> Result<String> {
+    let path = Path::new(path);
+    std::fs::read_to_string(path).map_err(Error::file("read", path))
 }
 
 fn decode(data: Option<&str>, field: &str) -> Result<String> {

@@ -86,6 +86,7 @@ impl ServerPki {
             ca_pem: self.ca_pem.clone(),
             cert_pem: self.admin_cert_pem.clone(),
             key_pem: self.admin_key_pem.clone(),
+            token: None,
         }
     }
 }

@@ -9,8 +9,10 @@ mod events;
 mod execute;
 mod leader;
 mod manager;
+mod metrics;
 mod plan;
 mod queue;
+mod selection;
 
 pub use controller::{Controller, Watch};
 pub use events::{Event, EventKind, Recorder};
@@ -18,3 +20,4 @@ pub use leader::{Election, Leadership};
 pub use manager::{ClientFor, Manager};
 pub use plan::{Action, Outcome, Plan, Report, Step};
 pub use queue::Queue;
+pub use selection::Selection;

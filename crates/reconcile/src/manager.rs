@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::events::Recorder;
 use crate::execute::{self, Written};
-use crate::{Controller, Plan, Queue};
+use crate::{Controller, Plan, Queue, Selection, metrics};
 
 /// How long a cache may take to show what was written before it is believed anyway.
 const STALE: Duration = Duration::from_secs(5);
@@ -25,6 +25,7 @@ pub struct Manager {
     caches: Caches,
     clock: Clock,
     recorder: Recorder,
+    selection: Selection,
     queues: Mutex<Vec<(&'static str, Arc<Queue>)>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -35,8 +36,26 @@ impl Manager {
         let mut tasks = JoinSet::new();
         let recorder = Recorder::start(client.clone(), clock.clone(), &mut tasks);
         let caches = Caches::new(client.clone(), clock.clone());
-        let (queues, tasks) = (Mutex::default(), Mutex::new(tasks));
-        Manager { client, client_for, caches, clock, recorder, queues, tasks }
+        let (queues, tasks, selection) = (Mutex::default(), Mutex::new(tasks), Selection::default());
+        Manager { client, client_for, caches, clock, recorder, selection, queues, tasks }
+    }
+
+    /// Runs only some of the controllers it is given.
+    #[must_use]
+    pub fn only(self, selection: Selection) -> Manager {
+        Manager { selection, ..self }
+    }
+
+    /// Whether a controller is to run; `run` asks by itself.
+    pub fn is_selected(&self, controller: &str) -> bool {
+        self.selection.includes(controller)
+    }
+
+    /// The queues' numbers, as Prometheus reads them.
+    pub fn metrics(&self) -> String {
+        let queues = self.queues.lock();
+        let figures: Vec<_> = queues.iter().map(|(name, queue)| (*name, queue.figures())).collect();
+        metrics::text(&figures)
     }
 
     /// A client in a controller's own identity.
@@ -72,8 +91,11 @@ impl Manager {
         queue
     }
 
-    /// Starts a controller.
+    /// Starts a controller, if it is one of those that are to run.
     pub fn run<C: Controller>(&self, controller: C) {
+        if !self.is_selected(controller.name()) {
+            return;
+        }
         let controller = Arc::new(controller);
         let queue = self.queue(controller.name());
         for watch in controller.watches() {
@@ -91,7 +113,7 @@ impl Manager {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client_for(controller.name()),
+                client: self.client_for(controller.account()),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),

@@ -9,6 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::metrics::Figures;
+
 const RETRY: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1000) };
 
 pub struct Queue {
@@ -20,8 +22,9 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Key>,
-    queued: HashSet<Key>,
-    processing: HashSet<Key>,
+    /// Since when each waits, and since when each is worked on.
+    queued: HashMap<Key, Timestamp>,
+    processing: HashMap<Key, Timestamp>,
     /// Wanted again while being worked on.
     dirty: HashSet<Key>,
     failures: HashMap<Key, u32>,
@@ -29,13 +32,18 @@ struct State {
     later: BTreeMap<(Timestamp, u64), Key>,
     due: HashMap<Key, (Timestamp, u64)>,
     number: u64,
+    figures: Figures,
 }
 
 impl State {
-    fn add(&mut self, key: Key) {
-        if self.processing.contains(&key) {
-            self.dirty.insert(key);
-        } else if self.queued.insert(key.clone()) {
+    fn add(&mut self, key: Key, now: Timestamp) {
+        if self.processing.contains_key(&key) {
+            if self.dirty.insert(key) {
+                self.figures.adds += 1;
+            }
+        } else if !self.queued.contains_key(&key) {
+            self.figures.adds += 1;
+            self.queued.insert(key.clone(), now);
             self.ready.push_back(key);
         }
     }
@@ -61,7 +69,7 @@ impl State {
             }
             let key = entry.remove();
             self.due.remove(&key);
-            self.add(key);
+            self.add(key, now);
         }
         None
     }
@@ -73,7 +81,8 @@ impl Queue {
     }
 
     pub fn add(&self, key: Key) {
-        self.state.lock().add(key);
+        let now = self.clock.now();
+        self.state.lock().add(key, now);
         self.changed.notify_one();
     }
 
@@ -91,8 +100,10 @@ impl Queue {
                 let mut state = self.state.lock();
                 let next = state.wake(self.clock.now());
                 if let Some(key) = state.ready.pop_front() {
-                    state.queued.remove(&key);
-                    state.processing.insert(key.clone());
+                    let now = self.clock.now();
+                    let since = state.queued.remove(&key).unwrap_or(now);
+                    state.figures.waited.observe(now.duration_since(since));
+                    state.processing.insert(key.clone(), now);
                     let more = !state.ready.is_empty();
                     drop(state);
                     if more {
@@ -119,11 +130,15 @@ impl Queue {
     pub fn done(&self, key: &Key, failed: bool, again_after: Option<Duration>) {
         let delay = {
             let mut state = self.state.lock();
-            state.processing.remove(key);
+            let now = self.clock.now();
+            let since = state.processing.remove(key).unwrap_or(now);
+            state.figures.worked.observe(now.duration_since(since));
             if state.dirty.remove(key) {
-                state.add(key.clone());
+                state.figures.adds -= 1;
+                state.add(key.clone(), now);
             }
             if failed {
+                state.figures.retries += 1;
                 let failures = state.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 Some(RETRY.delay(*failures))
@@ -143,6 +158,12 @@ impl Queue {
         let mut state = self.state.lock();
         state.wake(self.clock.now());
         state.ready.is_empty() && state.processing.is_empty()
+    }
+
+    /// What has happened so far, for metrics.
+    pub(crate) fn figures(&self) -> Figures {
+        let state = self.state.lock();
+        Figures { depth: state.ready.len(), ..state.figures.clone() }
     }
 
     /// How many wait to be looked at now.

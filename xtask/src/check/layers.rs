@@ -29,6 +29,7 @@ const LAYERS: [&[&str]; 6] = [
         "corten-bench",
         "corten-controllers",
         "corten-scheduler",
+        "corten-simulator",
         "corten-kubelet",
         "corten-proxy",
         "corten-dns",

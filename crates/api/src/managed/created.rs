@@ -66,8 +66,9 @@ impl Writer {
     fn untouched(&mut self, map: &Map, schema: &Struct, place: Place<'_>) -> Option<()> {
         for (name, value) in map.iter() {
             let Some(below) = place.below(name) else { continue };
-            let shape = Shape::Struct(schema).member(name).0;
-            let before = schema.field(name).filter(|field| field.keep);
+            let field = schema.field(name);
+            let shape = field.map_or(Shape::Deduced, |field| Shape::of(&field.kind));
+            let before = field.filter(|field| field.keep);
             let start = self.field(name);
             let written = match (before, shape, value) {
                 // The object was there, so only its members can be new.

@@ -5,6 +5,7 @@
 //! over these types. Built-in types come from the table beside this crate's sources and live as long as
 //! the process; types made from a CRD are shared and freed with the CRD.
 
+mod names;
 mod table;
 
 use std::ops::Deref;
@@ -12,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use table::fingerprint;
 pub use table::{lookup, struct_names};
+
+use names::Names;
 
 use crate::value::{Str, Value};
 
@@ -26,6 +29,7 @@ pub struct Struct {
     pub fields: Vec<Field>,
     /// Positions of the fields that are there even when nobody sets them.
     pub filled: Vec<u32>,
+    names: Names,
     /// Whether server-side apply treats the whole as one value.
     pub atomic: bool,
     /// Unions: at most one member is set, named by the discriminator if there is one.
@@ -43,11 +47,17 @@ impl Struct {
     pub fn new(package: Str, name: Str, mut fields: Vec<Field>) -> Struct {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         let filled = (0u32..).zip(&fields).filter(|(_, f)| f.keep || f.default.is_some()).map(|(i, _)| i);
-        Struct { package, name, filled: filled.collect(), fields, atomic: false, union: None }
+        let (filled, names) = (filled.collect(), Names::new(&fields));
+        Struct { package, name, filled, names, fields, atomic: false, union: None }
     }
 
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.fields.binary_search_by(|f| f.name.as_str().cmp(name)).ok().map(|i| &self.fields[i])
+        self.position(name).map(|i| &self.fields[i])
+    }
+
+    /// Where a field stands among the others.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.names.find(&self.fields, name)
     }
 
     /// The type as Go prints it, `v1.Pod`, for error texts.

@@ -132,6 +132,15 @@ impl DeleteOptions {
         let refuse = |why: String| {
             Err(Status::conflict(call.served.group(), call.served.kind(), meta::name(object), why))
         };
+        // What is deleted in two steps is checked by another hand, with other words.
+        if matches!(call.served.kind(), "Namespace" | "CustomResourceDefinition")
+            && let Some(uid) = &self.uid
+            && uid != meta::uid(object)
+        {
+            let found = meta::uid(object);
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            return Err(Status::conflict(call.served.group(), call.served.name(), meta::name(object), why));
+        }
         match &self.uid {
             Some(uid) if uid != meta::uid(object) => {
                 return refuse(format!(
@@ -167,7 +176,7 @@ enum Fate {
 /// Decides what becomes of an object. Pure.
 fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
     if call.served.is_namespaces() {
-        return namespace_fate(call, object);
+        return namespace_fate(call, object, options);
     }
     let rules = call.served.rules;
     let mut new = object.clone();
@@ -192,9 +201,13 @@ fn fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
 }
 
 /// A namespace is marked first, and goes once its content and its own finalizers are gone.
-fn namespace_fate(call: &Call, object: &Value) -> Fate {
+fn namespace_fate(call: &Call, object: &Value, options: &DeleteOptions) -> Fate {
     if !meta::is_deleting(object) {
         let mut new = object.clone();
+        let finalizers = wanted_finalizers(object, options, call.served.rules.garbage_collection);
+        if !finalizers.is_empty() {
+            meta::of(&mut new).insert("finalizers", finalizers);
+        }
         new.set(&["metadata", "deletionTimestamp"], time::format(call.now));
         new.set(&["status", "phase"], "Terminating");
         return Fate::Hold(new);

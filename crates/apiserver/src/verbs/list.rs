@@ -103,6 +103,8 @@ fn options(call: &Call, cache: &Cache) -> Result<Options, Status> {
         (query.text("resourceVersion"), query.text("resourceVersionMatch"), query.text("continue"));
     validate(version, matching, token, query.get("sendInitialEvents").is_some())?;
     let limit = usize::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0);
+    // Means nothing to a list, but has to be a number.
+    query.int("timeoutSeconds")?;
     if !token.is_empty() {
         if !matches!(version, "" | "0") {
             return Err(Status::bad_request(

@@ -266,10 +266,14 @@ fn an_unusable_kubeconfig_says_what_is_missing() {
         ca_pem: "a".to_owned(),
         cert_pem: "b".to_owned(),
         key_pem: String::new(),
+        token: None,
     };
     let text = kubeconfig(&credentials, KubeconfigNames::default());
     let error = |text: &str| parse_kubeconfig(text).unwrap_err().to_string();
     assert!(error(&text).contains("client-key-data is missing"));
+    let with_token =
+        text.replace("    client-certificate-data: Yg==\n    client-key-data: ", "    token: secret");
+    assert_eq!(parse_kubeconfig(&with_token).unwrap().token.as_deref(), Some("secret"));
     assert!(error(&text.replace("current-context: corten", "current-context: other")).contains("\"other\""));
     assert!(error("{").contains("unusable kubeconfig"));
 }

@@ -1,0 +1,37 @@
+//! Which nodes a daemon set's pods belong on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use corten_api::{Str, Value};
+use corten_client::Object;
+
+use super::template;
+use crate::placement::{self, NodeTaints};
+
+/// What a daemon set does on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Node {
+    /// A pod is wanted there.
+    pub(super) should_run: bool,
+    /// A pod that is there may stay.
+    pub(super) may_stay: bool,
+}
+
+/// Every node, and what the set does there.
+pub(super) fn all(nodes: &[Arc<Object>], set: &Value) -> BTreeMap<Str, Node> {
+    let mut spec = set.at(&["spec", "template", "spec"]).cloned().unwrap_or_else(Value::object);
+    template::add_tolerations(&mut spec);
+    nodes.iter().map(|node| (node.key.name.clone(), judge(&spec, node))).collect()
+}
+
+fn judge(spec: &Value, node: &Object) -> Node {
+    let named = spec.str_at(&["nodeName"]).unwrap_or_default();
+    if !(named.is_empty() || named == node.key.name) || !placement::is_required(spec, node) {
+        return Node::default();
+    }
+    let taints = node.view::<NodeTaints>();
+    let tolerates =
+        |effects: &[&str]| placement::tolerates(spec.items_at(&["tolerations"]), &taints.0, effects);
+    Node { should_run: tolerates(&["NoSchedule", "NoExecute"]), may_stay: tolerates(&["NoExecute"]) }
+}

@@ -1,0 +1,84 @@
+//! Which pod has which address on which node: counted here so that nothing has to be searched.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+
+use corten_api::Str;
+use corten_client::Key;
+use parking_lot::Mutex;
+
+#[derive(Default)]
+pub(crate) struct Placements(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    nodes: HashMap<Key, Str>,
+    /// By node, the last byte of each pod's address. Zero stands for a pod without one of its own.
+    addresses: HashMap<Str, BTreeMap<Key, u8>>,
+}
+
+impl Placements {
+    /// How many pods a node has.
+    pub(crate) fn count(&self, node: &str) -> usize {
+        self.0.lock().addresses.get(node).map_or(0, BTreeMap::len)
+    }
+
+    /// Counts a pod as a node's before it is known to be.
+    pub(crate) fn assume(&self, pod: &Key, node: &str) {
+        let mut state = self.0.lock();
+        state.nodes.insert(pod.clone(), node.into());
+        state.addresses.entry(node.into()).or_default().entry(pod.clone()).or_insert(0);
+    }
+
+    /// Counts a pod as a node's, with the address it has, or the first that is free.
+    pub(crate) fn place(
+        &self,
+        pod: &Key,
+        node: &str,
+        network: Ipv4Addr,
+        known: Option<Ipv4Addr>,
+    ) -> Ipv4Addr {
+        self.assume(pod, node);
+        let mut state = self.0.lock();
+        let Some(pods) = state.addresses.get_mut(node) else { return network };
+        let [a, b, c, _] = network.octets();
+        let known = known.map(|address| address.octets()).filter(|o| o[..3] == [a, b, c]).map(|o| o[3]);
+        let current = known.or_else(|| pods.get(pod).copied().filter(|last| *last != 0));
+        // The first address is the node's own end.
+        let last = current.unwrap_or_else(|| {
+            let taken: Vec<u8> = pods.values().copied().collect();
+            (2..=254).find(|last| !taken.contains(last)).unwrap_or(254)
+        });
+        pods.insert(pod.clone(), last);
+        Ipv4Addr::new(a, b, c, last)
+    }
+
+    /// The pod is gone, or done; whether that made room.
+    pub(crate) fn release(&self, pod: &Key) -> bool {
+        let mut state = self.0.lock();
+        let Some(node) = state.nodes.remove(pod) else { return false };
+        if let Some(pods) = state.addresses.get_mut(&node) {
+            pods.remove(pod);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_given_once_and_again_when_free() {
+        let placements = Placements::default();
+        let network = Ipv4Addr::new(10, 244, 3, 0);
+        let place =
+            |name: &str, known| placements.place(&Key::new("n", name), "node", network, known).octets()[3];
+        assert_eq!((place("a", None), place("b", None), place("a", None)), (2, 3, 2));
+        assert_eq!(place("c", Some(Ipv4Addr::new(10, 244, 3, 9))), 9);
+        assert_eq!(placements.count("node"), 3);
+        placements.release(&Key::new("n", "a"));
+        assert_eq!(place("d", None), 2);
+        assert_eq!(placements.count("node"), 3);
+    }
+}

@@ -1,0 +1,148 @@
+//! Walks through the pods that changed: those without a node get one if there is a binder, those of simulated
+//! nodes get what a kubelet would say next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Str, Value, meta};
+use corten_base::Clock;
+use corten_client::{Cache, Change, DeleteOptions, Error, Key, Object, Patch, kinds};
+use corten_reconcile::{Manager, Queue};
+
+use crate::binder::Binder;
+use crate::lifecycle::{self, Addresses, Next};
+use crate::nodes::{self, Node};
+use crate::placements::Placements;
+
+const WORKERS: usize = 4;
+
+struct Walk {
+    pods: Arc<Cache>,
+    nodes: Arc<Cache>,
+    queue: Arc<Queue>,
+    clock: Clock,
+    simulated: HashMap<Str, usize>,
+    list: Arc<[Node]>,
+    placements: Arc<Placements>,
+    binder: Option<Binder>,
+}
+
+pub(crate) fn start(
+    manager: &Manager,
+    list: Arc<[Node]>,
+    placements: Arc<Placements>,
+    binder: Option<Binder>,
+) {
+    let walk = Arc::new(Walk {
+        pods: manager.caches().of(&kinds::PODS),
+        nodes: manager.caches().of(&kinds::NODES),
+        queue: manager.queue("simulated-nodes"),
+        clock: manager.clock().clone(),
+        simulated: list.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect(),
+        list,
+        placements,
+        binder,
+    });
+    let queue = walk.queue.clone();
+    walk.pods.subscribe(move |change| queue.add(change.object().key.clone()));
+    let follower = Arc::downgrade(&walk);
+    walk.nodes.subscribe(move |change| {
+        let Some(walk) = follower.upgrade() else { return };
+        walk.node_changed(change);
+    });
+    for _ in 0..WORKERS {
+        manager.spawn(walk.clone().work());
+    }
+}
+
+impl Walk {
+    async fn work(self: Arc<Self>) {
+        self.pods.synced().await;
+        self.nodes.synced().await;
+        loop {
+            let key = self.queue.next().await;
+            let (failed, again) = match self.advance(&key).await {
+                Ok(again) => (false, again),
+                // What went or changed in between comes again by itself.
+                Err(error) if error.is_not_found() || error.is_conflict() => (false, None),
+                Err(error) => {
+                    tracing::debug!(pod = %key, %error, "pod could not be advanced");
+                    (true, None)
+                }
+            };
+            self.queue.done(&key, failed, again);
+        }
+    }
+
+    /// A node that can take pods, or speak again, is a reason to look at those that wait for it. Heartbeats are not.
+    fn node_changed(&self, change: &Change) {
+        let of_interest = |node: &Arc<Object>| {
+            let node = node.tree();
+            let labels = meta::labels(&node).cloned();
+            (node.get("spec").cloned(), labels, nodes::is_unplugged(&node), nodes::is_ready(&node))
+        };
+        if change.old.as_ref().map(of_interest) == change.new.as_ref().map(of_interest) {
+            return;
+        }
+        for pod in self.pods.list("") {
+            self.queue.add(pod.key.clone());
+        }
+    }
+
+    /// Does the next thing about a pod; when to look again.
+    async fn advance(&self, key: &Key) -> Result<Option<Duration>, Error> {
+        let Some(object) = self.pods.get(key) else {
+            self.release(key);
+            return Ok(None);
+        };
+        let pod = object.tree();
+        if lifecycle::is_finished(&pod) {
+            self.release(key);
+        }
+        let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+        if node.is_empty() {
+            if let Some(binder) = &self.binder {
+                binder.bind(key, &pod, &self.nodes, &self.placements, self.clock.now()).await?;
+            }
+            return Ok(None);
+        }
+        let Some(node) = self.simulated.get(node).map(|at| &self.list[*at]) else { return Ok(None) };
+        let registered = self.nodes.get(&Key::new("", node.name.clone()));
+        if registered.is_none_or(|node| nodes::is_unplugged(&node.tree())) {
+            return Ok(None);
+        }
+        self.live(key, &pod, node).await
+    }
+
+    /// The room a pod leaves goes to one that waits for it.
+    fn release(&self, key: &Key) {
+        if self.placements.release(key) {
+            let refused = self.binder.as_ref().and_then(Binder::next_refused);
+            refused.into_iter().for_each(|key| self.queue.add(key));
+        }
+    }
+
+    async fn live(&self, key: &Key, pod: &Value, node: &Node) -> Result<Option<Duration>, Error> {
+        let known = pod.str_at(&["status", "podIP"]).and_then(|ip| ip.parse().ok());
+        let address = match (lifecycle::is_finished(pod), known) {
+            (true, known) => known.unwrap_or(node.network),
+            (false, known) => self.placements.place(key, &node.name, node.network, known),
+        };
+        let addresses = Addresses { host: node.address, pod: address };
+        match lifecycle::next(pod, addresses, self.clock.now()) {
+            Next::Nothing => Ok(None),
+            Next::Later(delay) => Ok(Some(delay)),
+            Next::Status(status) => {
+                node.client.patch(&kinds::PODS, key, &Patch::Strategic(status), "status").await?;
+                Ok(None)
+            }
+            Next::Delete => {
+                let uid = Some(meta::uid(pod).into());
+                let options = DeleteOptions { grace_seconds: Some(0), uid, ..DeleteOptions::default() };
+                node.client.delete(&kinds::PODS, key, &options).await?;
+                Ok(None)
+            }
+        }
+    }
+}
