@@ -144,7 +144,7 @@ impl Cache {
     pub(crate) fn apply(&self, key: &Key, new: Option<Arc<Object>>, revision: u64) {
         // Held throughout, so that a new subscriber hears of every change once.
         let subscribers = self.subscribers.read();
-        let old = self.state.write().put(key, new.clone());
+        let old = self.state.write().put(key, new.as_ref());
         if old.is_some() || new.is_some() {
             let change = Change { old, new };
             for subscriber in subscribers.iter() {
@@ -161,12 +161,12 @@ impl Cache {
 }
 
 impl State {
-    fn put(&mut self, key: &Key, new: Option<Arc<Object>>) -> Option<Arc<Object>> {
-        let old = match &new {
+    fn put(&mut self, key: &Key, new: Option<&Arc<Object>>) -> Option<Arc<Object>> {
+        let old = match new {
             Some(object) => self.objects.insert(key.clone(), object.clone()),
             None => self.objects.remove(key),
         };
-        let same = matches!((&old, &new), (Some(old), Some(new)) if old.owners == new.owners);
+        let same = matches!((&old, new), (Some(old), Some(new)) if old.owners == new.owners);
         if !same {
             for owner in old.iter().flat_map(|object| object.owners.iter()) {
                 if let Some(keys) = self.by_owner.get_mut(&owner.uid) {
@@ -176,7 +176,7 @@ impl State {
                     }
                 }
             }
-            for owner in new.iter().flat_map(|object| object.owners.iter()) {
+            for owner in new.into_iter().flat_map(|object| object.owners.iter()) {
                 let keys = self.by_owner.entry(owner.uid.clone()).or_default();
                 if !keys.contains(key) {
                     keys.push(key.clone());

@@ -46,7 +46,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(deployment::Deployments);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
-    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(ttl::TtlAfterFinished);
+    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
 }

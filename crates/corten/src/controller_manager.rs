@@ -17,7 +17,7 @@ const AGENT: &str = "kube-controller-manager/v1.37.0";
 
 /// What runs on the server of this process.
 pub(crate) struct Parts {
-    /// What the controllers are told, if they run.
+    /// With what they have to be told; none to run none.
     pub(crate) controllers: Option<Options>,
     pub(crate) simulated_nodes: usize,
 }

@@ -152,10 +152,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let parts = Parts {
-        controllers: (!args.disable.iter().any(|part| part == "controller-manager")).then_some(controllers),
-        simulated_nodes: args.simulated_nodes,
-    };
+    let runs = !args.disable.iter().any(|part| part == "controller-manager");
+    let parts = Parts { controllers: runs.then_some(controllers), simulated_nodes: args.simulated_nodes };
     let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");

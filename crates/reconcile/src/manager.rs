@@ -173,6 +173,10 @@ impl<C: Controller> Worker<C> {
         }
         let mut failed = false;
         for (action, error) in report.failures().chain(concluded.failures()) {
+            // Nothing can be made in a namespace that is going, and nothing has to be.
+            if error.has_cause("NamespaceTerminating") {
+                continue;
+            }
             failed = true;
             if !execute::is_ordinary(error) {
                 let (controller, kind) = (self.controller.name(), &action.kind().plural);

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// How long to wait between tries.
     #[arg(long, default_value = "2s", value_parser = parse_duration)]
     leader_elect_retry_period: Duration,
+    /// The certificates by which pods know the API server; the kubeconfig's unless given.
+    #[arg(long)]
+    root_ca_file: Option<PathBuf>,
     /// The Lease's name.
     #[arg(long, default_value = "kube-controller-manager")]
     leader_elect_resource_name: String,
@@ -69,7 +72,10 @@ async fn work(args: Args) -> anyhow::Result<()> {
     let remote =
         Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
     let client = Client::new(Arc::new(remote), AGENT);
-    let options = Options { root_ca: credentials.ca_pem };
+    let root_ca = match &args.root_ca_file {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?,
+        None => credentials.ca_pem.clone(),
+    };
     let manager = Arc::new(OnceLock::new());
     if args.secure_port != 0 {
         let address = SocketAddr::new(args.bind_address, args.secure_port);
@@ -80,7 +86,7 @@ async fn work(args: Args) -> anyhow::Result<()> {
             tracing::info!("stopping");
             Ok(())
         }
-        result = lead(&args, client, options, &manager) => result,
+        result = lead(&args, client, &manager, Options { root_ca }) => result,
     }
 }
 
@@ -88,8 +94,8 @@ async fn work(args: Args) -> anyhow::Result<()> {
 async fn lead(
     args: &Args,
     client: Client,
-    options: Options,
     manager: &OnceLock<Manager>,
+    options: Options,
 ) -> anyhow::Result<()> {
     let clock = Clock::real();
     let leadership = if args.leader_elect {
