@@ -40,11 +40,14 @@ pub struct Options {
 pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
+    podgc::start(manager);
+    manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(ttl::TtlAfterFinished);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     podgc::start(manager);
     manager.run(ttl::TtlAfterFinished);

@@ -15,7 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::conditions;
 use crate::pods::Pod;
 
-const NAME: &str = "pod-garbage-collector";
+const NAME: &str = "pod-garbage-collector-controller";
+const ACCOUNT: &str = "pod-garbage-collector";
 const PERIOD: Duration = Duration::from_secs(20);
 /// A node that is not seen may be new: it is believed gone only after this long.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
@@ -24,7 +25,10 @@ const FINISHED_KEPT: usize = 12500;
 
 /// Starts the controller.
 pub(crate) fn start(manager: &Manager) {
-    let (client, clock) = (manager.client_for(NAME), manager.clock().clone());
+    if !manager.is_selected(NAME) {
+        return;
+    }
+    let (client, clock) = (manager.client_for(ACCOUNT), manager.clock().clone());
     let (pods, nodes) = (manager.caches().of(&kinds::PODS), manager.caches().of(&kinds::NODES));
     manager.spawn(async move {
         pods.synced().await;

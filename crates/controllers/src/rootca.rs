@@ -19,7 +19,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 
 pub(crate) struct RootCaPublisher {
     /// Certificates in PEM.
-    pub root_ca: String,
+    pub(crate) root_ca: String,
 }
 
 /// What matters for one namespace.
@@ -33,6 +33,10 @@ impl Controller for RootCaPublisher {
     type World = World;
 
     fn name(&self) -> &'static str {
+        "root-ca-certificate-publisher-controller"
+    }
+
+    fn account(&self) -> &'static str {
         "root-ca-cert-publisher"
     }
 

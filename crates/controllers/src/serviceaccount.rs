@@ -23,6 +23,10 @@ impl Controller for ServiceAccounts {
     type World = World;
 
     fn name(&self) -> &'static str {
+        "serviceaccount-controller"
+    }
+
+    fn account(&self) -> &'static str {
         "service-account-controller"
     }
 

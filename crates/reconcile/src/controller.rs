@@ -12,6 +12,11 @@ pub trait Controller: Send + Sync + 'static {
     /// As `--controllers`, metrics and logs call it.
     fn name(&self) -> &'static str;
 
+    /// The service account whose rights it has; most are called as their controllers are.
+    fn account(&self) -> &'static str {
+        self.name()
+    }
+
     /// Which kinds it follows, and which of its keys a change of one of them concerns.
     fn watches(&self) -> Vec<Watch>;
 

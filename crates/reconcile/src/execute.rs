@@ -102,5 +102,8 @@ pub(crate) fn is_seen(caches: &Caches, written: &Written) -> bool {
 
 /// Whether trying again soon makes sense without anybody being told.
 pub(crate) fn is_ordinary(error: &Error) -> bool {
-    error.is_conflict() || error.already_exists() || error.is_not_found()
+    error.is_conflict()
+        || error.already_exists()
+        || error.is_not_found()
+        || error.has_cause("NamespaceTerminating")
 }

@@ -113,7 +113,7 @@ impl Manager {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client_for(controller.name()),
+                client: self.client_for(controller.account()),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),

@@ -23,8 +23,8 @@ use tokio::sync::{Notify, watch};
 use graph::{Facts, Graph, Identity, Seen, Work};
 use verdict::{FOREGROUND, ORPHAN, Standing, Verdict};
 
-const NAME: &str = "generic-garbage-collector";
-const COMPONENT: &str = "garbage-collector-controller";
+const NAME: &str = "garbage-collector-controller";
+const ACCOUNT: &str = "generic-garbage-collector";
 const WORKERS: usize = 20;
 
 /// What followers and workers share.
@@ -38,6 +38,9 @@ struct Garbage {
 }
 
 pub(crate) fn start(manager: &Manager) {
+    if !manager.is_selected(NAME) {
+        return;
+    }
     let garbage = Arc::new(Garbage {
         graph: Mutex::default(),
         discovery: RwLock::default(),
@@ -49,7 +52,7 @@ pub(crate) fn start(manager: &Manager) {
         let garbage = garbage.clone();
         manager.caches().of(kind).subscribe(move |_| garbage.stale.notify_one());
     }
-    let client = manager.client_for(NAME);
+    let client = manager.client_for(ACCOUNT);
     let (ready, is_ready) = watch::channel(false);
     manager.spawn(monitor::follow_all(garbage.clone(), client.clone(), manager.clock().clone(), ready));
     for _ in 0..WORKERS {
@@ -105,7 +108,7 @@ fn strange_owner(object: &Identity, owner: &Owner) -> Event {
     let namespace = &object.namespace;
     let owner = format!("[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]");
     let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
-    Event::warning(COMPONENT, &about, "OwnerRefInvalidNamespace", message)
+    Event::warning(NAME, &about, "OwnerRefInvalidNamespace", message)
 }
 
 /// Why an object could not be dealt with.

@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const FINALIZERS_TAKE: i64 = 15;
 
 pub(crate) fn start(manager: &Manager) {
+    if !manager.is_selected(NAME) {
+        return;
+    }
     let queue = manager.queue(NAME);
     let added = queue.clone();
     manager.caches().of(&kinds::NAMESPACES).subscribe(move |change| {
