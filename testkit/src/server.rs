@@ -20,7 +20,11 @@ use crate::http::DEADLINE;
 /// What a server says when it is ready.
 const READY: &str = "Try:";
 
-/// No controller runs yet that makes the service accounts pods run as: most tests want pods without them.
+/// Most tests are about what a client does, and want nobody else to do anything. A test that says something of
+/// parts or of simulated nodes itself gets exactly that.
+const WITHOUT_CONTROLLERS: &str = "--disable=controller-manager";
+
+/// Without controllers nobody makes the service accounts that pods run as: most tests want pods without them.
 /// A test that says something of admission plugins itself gets exactly that.
 const WITHOUT_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
 
@@ -122,13 +126,16 @@ impl Server {
         kubeconfig: PathBuf,
         arguments: Vec<OsString>,
     ) -> Result<Server, StartFailure> {
-        let chosen =
-            arguments.iter().any(|argument| argument.to_string_lossy().contains("admission-plugins"));
+        let says = |what: &str| arguments.iter().any(|argument| argument.to_string_lossy().contains(what));
+        let alone =
+            !says("--simulated-nodes") && !says("--disable=") && !arguments.contains(&"--disable".into());
+        let chosen = says("admission-plugins") || !alone;
         let mut child = Command::new(corten_binary())
             .arg("server")
             .arg("--data-dir")
             .arg(directory.path())
             .args(["--bind-address", "127.0.0.1", "--secure-port", "0"])
+            .args(alone.then_some(WITHOUT_CONTROLLERS))
             .args((!chosen).then_some(WITHOUT_ACCOUNTS))
             .args(&arguments)
             .env("CORTEN_LOG", "info")
