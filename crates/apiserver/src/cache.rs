@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use corten_api::Status;
 use corten_store::{Event as StoreEvent, Observer, Store};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -291,6 +292,20 @@ impl Cache {
         let events: Vec<_> = inner.ring.iter().skip(first).take(limit).cloned().collect();
         let reached = if events.len() < limit { inner.revision } else { events[limit - 1].revision };
         Ok((events, reached.max(revision)))
+    }
+
+    /// The events after a revision, wherever they are kept, and the revision they lead to. Refuses a revision
+    /// of which nobody knows any more what came after it.
+    pub(crate) async fn follow(&self, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Status> {
+        if let Ok(found) = self.events_after(revision, limit) {
+            return Ok(found);
+        }
+        self.events_from_history(revision).await.map_err(|error| match error {
+            corten_store::Error::Compacted { requested, compacted } => {
+                Status::expired(format!("too old resource version: {requested} ({compacted})"))
+            }
+            error => Status::internal(error),
+        })
     }
 
     /// Events that have left the ring, from the store's history, up to where the ring begins.

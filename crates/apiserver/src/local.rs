@@ -162,15 +162,7 @@ impl Watcher {
     /// Takes the changes after the cursor.
     async fn take(&mut self) -> Result<(), Status> {
         self.progress.mark_unchanged();
-        let (events, reached) = match self.cache.events_after(self.cursor, BATCH) {
-            Ok(found) => found,
-            Err(_) => self.cache.events_from_history(self.cursor).await.map_err(|error| match error {
-                corten_store::Error::Compacted { requested, compacted } => {
-                    Status::expired(format!("too old resource version: {requested} ({compacted})"))
-                }
-                error => Status::internal(error),
-            })?,
-        };
+        let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
         let wanted =
             |object: &Object| self.namespace.is_empty() || object.namespace == self.namespace.as_str();
         for event in &events {

@@ -236,15 +236,7 @@ impl Watcher {
     /// Frames of the changes after the cursor; `None` if there are none to show.
     async fn changes(&mut self) -> Result<Option<Bytes>, Status> {
         self.progress.mark_unchanged();
-        let (events, reached) = match self.cache.events_after(self.cursor, BATCH) {
-            Ok(found) => found,
-            Err(_) => self.cache.events_from_history(self.cursor).await.map_err(|error| match error {
-                corten_store::Error::Compacted { requested, compacted } => {
-                    Status::expired(format!("too old resource version: {requested} ({compacted})"))
-                }
-                error => Status::internal(error),
-            })?,
-        };
+        let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
         let full = events.len();
         let mut out = Vec::new();
         let mut single = None;
