@@ -34,6 +34,24 @@ impl Change {
     }
 }
 
+/// Tells that something changed, however much.
+pub struct Changes(watch::Receiver<Progress>);
+
+impl Changes {
+    /// Waits for a change since the last one that was taken note of.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nothing changes any more in a cache that is gone.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Takes note of everything so far.
+    pub fn skip(&mut self) {
+        self.0.mark_unchanged();
+    }
+}
+
 type Subscriber = Arc<dyn Fn(&Change) + Send + Sync>;
 
 pub struct Cache {
@@ -125,9 +143,17 @@ impl Cache {
         let _ = self.progress.subscribe().wait_for(|progress| progress.synced).await;
     }
 
-    /// Waits until a version has been seen.
-    pub async fn reached(&self, revision: u64) {
-        let _ = self.progress.subscribe().wait_for(|progress| progress.revision >= revision).await;
+    /// Waits until this cache is as it should be, looking again with every change.
+    pub async fn until(&self, is_so: impl Fn(&Cache) -> bool) {
+        let mut changes = self.changes();
+        while !is_so(self) {
+            changes.next().await;
+        }
+    }
+
+    /// The changes from now on.
+    pub fn changes(&self) -> Changes {
+        Changes(self.progress.subscribe())
     }
 
     /// Calls a function with every change from now on, and with everything there is already.

@@ -15,7 +15,7 @@ mod remote;
 mod requests;
 mod transport;
 
-pub use cache::{Cache, Change};
+pub use cache::{Cache, Change, Changes};
 pub use caches::Caches;
 pub use discovery::{Discovery, Served};
 pub use error::Error;

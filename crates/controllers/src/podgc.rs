@@ -34,7 +34,10 @@ pub(crate) fn start(manager: &Manager) {
         pods.synced().await;
         nodes.synced().await;
         let mut quarantine = Quarantine::default();
+        let (mut pod_changes, mut node_changes) = (pods.changes(), nodes.changes());
         loop {
+            pod_changes.skip();
+            node_changes.skip();
             let seen: Vec<Pod> = pods.list("").into_iter().map(Pod::from).collect();
             let nodes: HashMap<Str, Node> =
                 nodes.list("").iter().map(|node| (node.key.name.clone(), Node::from(&**node))).collect();
@@ -44,9 +47,18 @@ pub(crate) fn start(manager: &Manager) {
                     gone.insert(node);
                 }
             }
+            let mut failed = false;
             for condemned in condemned(&seen, &nodes, &gone, FINISHED_KEPT) {
                 if let Err(error) = end(&client, &condemned, clock.now()).await {
                     tracing::warn!(controller = NAME, key = %condemned.pod.object.key, %error, "request failed");
+                    failed = true;
+                }
+            }
+            // Only what is being waited for can come without a change.
+            if quarantine.is_empty() && !failed {
+                tokio::select! {
+                    () = pod_changes.next() => {}
+                    () = node_changes.next() => {}
                 }
             }
             clock.sleep(PERIOD).await;
@@ -74,6 +86,11 @@ impl From<&Object> for Node {
 struct Quarantine(HashMap<Str, Timestamp>);
 
 impl Quarantine {
+    /// Whether nobody is missing.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The nodes that have been missing for long enough.
     fn overdue(&mut self, pods: &[Pod], nodes: &HashMap<Str, Node>, now: Timestamp) -> Vec<Str> {
         let bound = pods.iter().map(|pod| &pod.view.node);

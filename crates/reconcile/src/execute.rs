@@ -1,7 +1,7 @@
 //! Does what plans say. The only place where controllers' requests are made.
 
 use corten_api::{Value, meta};
-use corten_client::{Caches, Client, Error, Key, Kind};
+use corten_client::{Cache, Caches, Client, Error, Key, Kind};
 use futures_util::future::join_all;
 
 use crate::{Action, Outcome, Plan, Report, Step};
@@ -89,21 +89,23 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
     }
 }
 
-/// Whether the caches show what was written.
-pub(crate) fn is_seen(caches: &Caches, written: &Written) -> bool {
+/// Waits until the caches show what was written.
+pub(crate) async fn seen(caches: &Caches, written: &Written) {
     match written {
-        Written::Version(kind, version) => caches.of(kind).revision() >= *version,
-        Written::Gone(kind, key, uid) => match caches.of(kind).get(key) {
-            None => true,
-            Some(object) => object.deleting || (!uid.is_empty() && object.uid != uid.as_str()),
-        },
+        Written::Version(kind, version) => {
+            caches.of(kind).until(|cache| cache.revision() >= *version).await;
+        }
+        Written::Gone(kind, key, uid) => {
+            let is_gone = |cache: &Cache| match cache.get(key) {
+                None => true,
+                Some(object) => object.deleting || (!uid.is_empty() && object.uid != uid.as_str()),
+            };
+            caches.of(kind).until(is_gone).await;
+        }
     }
 }
 
 /// Whether trying again soon makes sense without anybody being told.
 pub(crate) fn is_ordinary(error: &Error) -> bool {
-    error.is_conflict()
-        || error.already_exists()
-        || error.is_not_found()
-        || error.has_cause("NamespaceTerminating")
+    error.is_conflict() || error.already_exists() || error.is_not_found()
 }

@@ -192,12 +192,7 @@ impl<C: Controller> Worker<C> {
         let Some(written) = self.pending.lock().remove(key) else { return };
         let seen = async {
             for written in &written {
-                if let Written::Version(kind, version) = written {
-                    self.caches.of(kind).reached(*version).await;
-                }
-                while !execute::is_seen(&self.caches, written) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
+                execute::seen(&self.caches, written).await;
             }
         };
         if tokio::time::timeout(STALE, seen).await.is_err() {
