@@ -44,12 +44,9 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
-    manager.run(replicaset::REPLICA_SETS);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
+    manager.run(replicaset::REPLICA_SETS);
+    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(ttl::TtlAfterFinished);
-    manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
-    podgc::start(manager);
-    manager.run(ttl::TtlAfterFinished);
-    manager.run(aggregation::ClusterRoleAggregation);
 }
