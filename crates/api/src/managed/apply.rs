@@ -144,8 +144,10 @@ impl Refusal {
     }
 }
 
-fn unreadable(why: InvalidFields) -> Refusal {
-    Refusal::failed("failed to decode managed fields", &why.to_string())
+impl From<InvalidFields> for Refusal {
+    fn from(why: InvalidFields) -> Refusal {
+        Refusal::failed("failed to decode managed fields", &why.to_string())
+    }
 }
 
 /// An error that upstream does not turn into a particular status.
@@ -196,7 +198,7 @@ fn attempt(
         None => merged,
     };
     give_way(ctx, live, &object, &mut owners, force)?;
-    let own_set = own.set(ctx).map_err(unreadable)?;
+    let own_set = own.set(ctx)?;
     strip(own_set);
     let changed = !compare::same(live, &object);
     if changed {
@@ -217,7 +219,7 @@ fn prune(
     own: &mut Entry,
 ) -> Result<Value, Refusal> {
     let spoken = Str::new(last.api_version());
-    let last = std::mem::take(last.set(ctx).map_err(unreadable)?);
+    let last = std::mem::take(last.set(ctx)?);
     let Some(form) = ctx.form(&spoken).filter(|_| !last.is_empty()) else { return Ok(merged) };
     let convert = |object: Value, from: &str, to: &str| {
         ctx.convert(object, from, to).map_err(|e| Refusal::failed("failed to prune fields", &e))
@@ -226,7 +228,7 @@ fn prune(
     let last = last.with_named_fields(Shape::Struct(&form));
     // Remove all of it, put back what is owned, then what was not the manager's to begin with.
     let mut pruned = fields::without(&merged, &last, &form);
-    for (version, owned) in owned_by_version(ctx, &spoken, owners, own).map_err(unreadable)? {
+    for (version, owned) in owned_by_version(ctx, &spoken, owners, own)? {
         let Some(form) = ctx.form(&version) else { continue };
         let whole = convert(merged.clone(), &spoken, &version)?;
         let part = convert(pruned, &spoken, &version)?;
