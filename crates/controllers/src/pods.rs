@@ -22,6 +22,8 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
+    /// Its volumes that are claims: which volume is which claim.
+    pub(crate) claims: Box<[(Str, Str)]>,
 }
 
 impl View for PodView {
@@ -42,8 +44,14 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
+            claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(claim).collect(),
         }
     }
+}
+
+fn claim(volume: &Value) -> Option<(Str, Str)> {
+    let claim = volume.str_at(&["persistentVolumeClaim", "claimName"])?;
+    Some((volume.str_at(&["name"])?.into(), claim.into()))
 }
 
 /// A pod with what is read off it.

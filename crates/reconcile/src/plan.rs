@@ -44,10 +44,7 @@ impl Plan {
 
     /// Every action, in order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        self.steps.iter().flat_map(|step| match step {
-            Step::One(action) => std::slice::from_ref(action),
-            Step::Together(actions) | Step::SlowStart(actions) => actions.as_slice(),
-        })
+        self.steps.iter().flat_map(Step::actions)
     }
 }
 
@@ -59,6 +56,18 @@ pub enum Step {
     /// One, then two, then four, …: a batch with a failure is the last, so that what cannot work is not tried a
     /// thousand times.
     SlowStart(Vec<Action>),
+    /// The same, where each is several actions in order, the first that fails being its last.
+    SlowStartEach(Vec<Vec<Action>>),
+}
+
+impl Step {
+    fn actions(&self) -> Box<dyn Iterator<Item = &Action> + '_> {
+        match self {
+            Step::One(action) => Box::new(std::iter::once(action)),
+            Step::Together(actions) | Step::SlowStart(actions) => Box::new(actions.iter()),
+            Step::SlowStartEach(chains) => Box::new(chains.iter().flatten()),
+        }
+    }
 }
 
 /// One request.
