@@ -50,7 +50,9 @@ fn plain(tree: &Value) -> Value {
                 let empty = value.as_object().is_some_and(|fields| fields.is_empty());
                 !value.is_null() && !(empty && *key == "resources")
             };
-            Value::Object(fields.iter().filter(says).map(|(key, value)| (key.clone(), plain(value))).collect())
+            Value::Object(
+                fields.iter().filter(says).map(|(key, value)| (key.clone(), plain(value))).collect(),
+            )
         }
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().into(),
         other => other.clone(),

@@ -22,6 +22,7 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod statefulset;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -48,5 +49,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(statefulset::StatefulSets);
     manager.run(ttl::TtlAfterFinished);
 }

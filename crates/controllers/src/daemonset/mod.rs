@@ -162,7 +162,12 @@ impl Revisions {
             None => {
                 let template = set.at(&["spec", "template"]).unwrap_or(&Value::Null);
                 let hash = hashes::of(template, set.int_at(&["status", "collisionCount"]));
-                Revisions { current: history::new(set, history::HASH, &hash, next), is_new: true, doubles, old }
+                Revisions {
+                    current: history::new(set, history::HASH, &hash, next),
+                    is_new: true,
+                    doubles,
+                    old,
+                }
             }
         }
     }
