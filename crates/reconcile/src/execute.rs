@@ -78,6 +78,7 @@ async fn perform(client: &Client, action: &Action) -> Outcome {
             Err(error) if error.is_not_found() => Ok(Value::Null),
             result => result,
         },
+        Action::Scale { path, object } => client.replace(path, object).await,
         Action::Post { kind, key, subresource, object } => {
             client.create_subresource(kind, key, subresource, object).await
         }
@@ -102,7 +103,7 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
                 Some(Written::Gone(kind, key.clone(), options.uid.as_deref().unwrap_or_default().to_owned()))
             }
         },
-        Action::Post { .. } => None,
+        Action::Post { .. } | Action::Scale { .. } => None,
         action => version.map(|version| Written::Version(action.kind(), version)),
     }
 }

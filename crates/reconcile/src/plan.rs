@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corten_api::Value;
-use corten_client::{DeleteOptions, Error, Key, Kind, Patch};
+use corten_client::{DeleteOptions, Error, Key, Kind, Patch, kinds};
 
 use crate::Event;
 
@@ -94,6 +94,11 @@ pub enum Action {
         key: Key,
         options: DeleteOptions,
     },
+    /// Writes the scale of something of any kind.
+    Scale {
+        path: String,
+        object: Value,
+    },
     /// Creates what a subresource takes.
     Post {
         kind: &'static Kind,
@@ -111,6 +116,7 @@ impl Action {
             | Action::Patch { kind, .. }
             | Action::Delete { kind, .. }
             | Action::Post { kind, .. } => kind,
+            Action::Scale { .. } => &kinds::SCALES,
         }
     }
 }

@@ -243,6 +243,7 @@ fn verb_and_name(action: &Action) -> (&'static str, String) {
         Action::Delete { key, .. } => ("delete", key.name.to_string()),
         Action::Patch { key, .. } => ("patch", key.name.to_string()),
         Action::Post { key, .. } => ("post", key.name.to_string()),
+        Action::Scale { path, .. } => ("scale", path.clone()),
     }
 }
 
