@@ -9,6 +9,7 @@ mod claims;
 mod conditions;
 mod daemonset;
 mod deployment;
+mod disruption;
 mod garbage;
 mod hashes;
 mod history;
@@ -39,6 +40,7 @@ pub struct Options {
 
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
+    disruption::start(manager);
     garbage::start(manager);
     namespace::start(manager);
     podgc::start(manager);
