@@ -9,6 +9,7 @@ mod claims;
 mod conditions;
 mod daemonset;
 mod deployment;
+mod disruption;
 mod garbage;
 mod hashes;
 mod history;
@@ -22,6 +23,7 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod statefulset;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -38,6 +40,7 @@ pub struct Options {
 
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
+    disruption::start(manager);
     garbage::start(manager);
     namespace::start(manager);
     podgc::start(manager);
@@ -48,5 +51,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(statefulset::StatefulSets);
     manager.run(ttl::TtlAfterFinished);
 }

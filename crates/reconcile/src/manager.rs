@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use corten_base::Clock;
 use corten_client::{Caches, Client, Key};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -97,7 +98,7 @@ impl Manager {
             return;
         }
         let controller = Arc::new(controller);
-        let queue = self.queue(controller.name());
+        let queue = self.queue(controller.queue());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
             self.caches.of(watch.kind).subscribe(move |change| {
@@ -156,7 +157,8 @@ impl<C: Controller> Worker<C> {
     /// look again.
     async fn reconcile(&self, key: &Key) -> (bool, Option<Duration>) {
         self.await_own_writes(key).await;
-        let world = self.controller.observe(&self.caches, key);
+        let mut world = self.controller.observe(&self.caches, key);
+        self.inquire(&mut world).await;
         let now = self.clock.now();
         let plan = self.controller.plan(key, &world, now);
         let report = execute::execute(&self.client, &plan).await;
@@ -185,6 +187,20 @@ impl<C: Controller> Worker<C> {
         }
         let again = requeue_after.into_iter().chain(conclusion.requeue_after).min();
         (failed, again)
+    }
+
+    /// Reads what the controller asks for.
+    async fn inquire(&self, world: &mut C::World) {
+        loop {
+            let paths = self.controller.ask(world);
+            if paths.is_empty() {
+                return;
+            }
+            let answers = join_all(paths.iter().map(|path| self.client.read(path))).await;
+            for (path, answer) in paths.iter().zip(answers) {
+                self.controller.learn(world, path, answer);
+            }
+        }
     }
 
     /// A look at a world without one's own last writes would do them again.
