@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use corten_api::Str;
 use corten_api::selector::LabelSelector;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::{Key, Kind, Object};
+use crate::{FoundBy, Index, Key, Kind, Object};
 
 /// One change of one object.
 #[derive(Debug, Clone)]
@@ -58,6 +58,7 @@ pub struct Cache {
     kind: Kind,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
+    indexes: Mutex<HashMap<&'static str, Arc<Index>>>,
     progress: watch::Sender<Progress>,
 }
 
@@ -82,6 +83,7 @@ impl Cache {
             kind,
             state: RwLock::default(),
             subscribers: RwLock::default(),
+            indexes: Mutex::default(),
             progress: watch::Sender::new(Progress::default()),
         }
     }
@@ -118,6 +120,27 @@ impl Cache {
         let mut found: Vec<_> = keys.iter().filter_map(|key| state.objects.get(key).cloned()).collect();
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found
+    }
+
+    /// Whether a namespace has none of this kind.
+    pub fn has_none_in(&self, namespace: &str) -> bool {
+        let first = Key::new(namespace, "");
+        let state = self.state.read();
+        let mut range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        range.next().is_none_or(|(key, _)| key.namespace != namespace)
+    }
+
+    /// The index of a name, made when first asked for and shared from then on.
+    pub fn index(&self, name: &'static str, found_by: FoundBy) -> Arc<Index> {
+        let mut indexes = self.indexes.lock();
+        if let Some(index) = indexes.get(name) {
+            return index.clone();
+        }
+        let index = Arc::new(Index::default());
+        let follower = index.clone();
+        self.subscribe(move |change| follower.apply(change, found_by));
+        indexes.insert(name, index.clone());
+        index
     }
 
     pub fn len(&self) -> usize {

@@ -15,6 +15,9 @@ mod history;
 mod limits;
 mod namespace;
 mod namespaces;
+mod nodelifecycle;
+mod nodes;
+mod nodettl;
 mod placement;
 mod podgc;
 mod pods;
@@ -22,6 +25,8 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod tainteviction;
+mod taints;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -29,18 +34,24 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub node_lifecycle: NodeLifecycleOptions,
 }
 
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
+    nodelifecycle::start(manager, options.node_lifecycle);
+    nodettl::start(manager);
     podgc::start(manager);
+    tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
