@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use corten_api::Str;
 use corten_api::selector::LabelSelector;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::{FoundBy, Index, Key, Kind, Object};
+use crate::{Key, Kind, Object};
 
 /// One change of one object.
 #[derive(Debug, Clone)]
@@ -58,7 +58,6 @@ pub struct Cache {
     kind: Kind,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
-    indexes: Mutex<HashMap<&'static str, Arc<Index>>>,
     progress: watch::Sender<Progress>,
 }
 
@@ -83,7 +82,6 @@ impl Cache {
             kind,
             state: RwLock::default(),
             subscribers: RwLock::default(),
-            indexes: Mutex::default(),
             progress: watch::Sender::new(Progress::default()),
         }
     }
@@ -128,19 +126,6 @@ impl Cache {
         let state = self.state.read();
         let mut range = state.objects.range((Bound::Included(first), Bound::Unbounded));
         range.next().is_none_or(|(key, _)| key.namespace != namespace)
-    }
-
-    /// The index of a name, made when first asked for and shared from then on.
-    pub fn index(&self, name: &'static str, found_by: FoundBy) -> Arc<Index> {
-        let mut indexes = self.indexes.lock();
-        if let Some(index) = indexes.get(name) {
-            return index.clone();
-        }
-        let index = Arc::new(Index::default());
-        let follower = index.clone();
-        self.subscribe(move |change| follower.apply(change, found_by));
-        indexes.insert(name, index.clone());
-        index
     }
 
     pub fn len(&self) -> usize {

@@ -1,43 +1,57 @@
-//! Finds the objects of a cache by something about them, such as pods by their node.
+//! Objects by something they name: the pods by the claims they use, the volumes by the claims they are for. Kept up
+//! to date with a cache, so that nobody has to walk through it.
 
 use std::collections::{BTreeSet, HashMap};
 
-use corten_api::Str;
 use parking_lot::RwLock;
 
-use crate::{Change, Key, Object};
+use crate::{Change, Key, Kind, Object};
 
-/// What an object is found by, if by anything.
-pub type FoundBy = fn(&Object) -> Option<Str>;
+/// What to find the objects of a kind by.
+pub struct Index {
+    pub kind: &'static Kind,
+    /// Tells indexes apart.
+    pub name: &'static str,
+    /// What an object names.
+    pub names: fn(&Object) -> Vec<Key>,
+}
 
-/// The keys of a cache's objects by what they are found by. Follows the cache, one change at a time.
 #[derive(Default)]
-pub struct Index(RwLock<HashMap<Str, BTreeSet<Key>>>);
+pub(crate) struct Indexed(RwLock<State>);
 
-impl Index {
-    /// What is found by a value, in order.
-    pub fn keys(&self, value: &str) -> Vec<Key> {
-        self.0.read().get(value).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+#[derive(Default)]
+struct State {
+    by_name: HashMap<Key, BTreeSet<Key>>,
+    /// What each object names; those that name nothing are not here.
+    names: HashMap<Key, Vec<Key>>,
+}
+
+impl Indexed {
+    /// The objects that name something, in order.
+    pub(crate) fn by(&self, name: &Key) -> Vec<Key> {
+        self.0.read().by_name.get(name).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
     }
 
-    pub(crate) fn apply(&self, change: &Change, found_by: FoundBy) {
-        let old = change.old.as_deref().and_then(found_by);
-        let new = change.new.as_deref().and_then(found_by);
-        if old == new {
+    pub(crate) fn take(&self, index: &Index, change: &Change) {
+        let key = &change.object().key;
+        let names = change.new.as_ref().map(|object| (index.names)(object)).unwrap_or_default();
+        let mut state = self.0.write();
+        if state.names.get(key).map_or(names.is_empty(), |known| *known == names) {
             return;
         }
-        let key = &change.object().key;
-        let mut index = self.0.write();
-        if let Some(value) = old
-            && let Some(keys) = index.get_mut(&value)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                index.remove(&value);
+        for name in state.names.remove(key).unwrap_or_default() {
+            if let Some(keys) = state.by_name.get_mut(&name) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    state.by_name.remove(&name);
+                }
             }
         }
-        if let Some(value) = new {
-            index.entry(value).or_default().insert(key.clone());
+        for name in &names {
+            state.by_name.entry(name.clone()).or_default().insert(key.clone());
+        }
+        if !names.is_empty() {
+            state.names.insert(key.clone(), names);
         }
     }
 }
@@ -49,25 +63,30 @@ mod tests {
     use corten_api::value;
 
     use super::*;
-    use crate::{Cache, kinds};
-
-    fn pod(name: &str, node: &str) -> Arc<Object> {
-        Arc::new(Object::of(&value!({"metadata": {"name": name}, "spec": {"nodeName": node}})))
-    }
+    use crate::kinds;
 
     #[test]
-    fn objects_are_found_by_what_they_say_now() {
-        let cache = Cache::new(kinds::PODS.clone());
-        let put = |name: &str, node: &str| cache.apply(&Key::new("", name), Some(pod(name, node)), 1);
-        put("old", "n1");
-        let index = cache.index("node", |pod| pod.tree().str_at(&["spec", "nodeName"]).map(Str::new));
-        put("new", "n1");
-        let names = |node: &str| index.keys(node).iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
-        assert_eq!(names("n1"), ["new", "old"]);
-        put("old", "n2");
-        assert_eq!((names("n1"), names("n2")), (vec!["new".to_owned()], vec!["old".to_owned()]));
-        cache.apply(&Key::new("", "old"), None, 2);
-        assert!(names("n2").is_empty());
-        assert!(Arc::ptr_eq(&index, &cache.index("node", |_| None)), "one index of a name");
+    fn what_is_named_is_found_until_it_is_named_no_longer() {
+        static BY_NODE: Index = Index {
+            kind: &kinds::PODS,
+            name: "by-node",
+            names: |pod| {
+                let node = pod.tree().str_at(&["spec", "nodeName"]).map(|node| Key::new("", node));
+                node.into_iter().collect()
+            },
+        };
+        let pod = |name: &str, node: &str| {
+            Arc::new(Object::of(&value!({"metadata": {"name": name}, "spec": {"nodeName": node}})))
+        };
+        let indexed = Indexed::default();
+        let found = |node: &str| -> Vec<String> {
+            indexed.by(&Key::new("", node)).iter().map(|key| key.name.to_string()).collect()
+        };
+        indexed.take(&BY_NODE, &Change { old: None, new: Some(pod("b", "one")) });
+        indexed.take(&BY_NODE, &Change { old: None, new: Some(pod("a", "one")) });
+        assert_eq!(found("one"), ["a", "b"]);
+        indexed.take(&BY_NODE, &Change { old: Some(pod("a", "one")), new: Some(pod("a", "two")) });
+        indexed.take(&BY_NODE, &Change { old: Some(pod("b", "one")), new: None });
+        assert_eq!((found("one"), found("two")), (vec![], vec!["a".to_owned()]));
     }
 }

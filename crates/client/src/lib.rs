@@ -20,7 +20,7 @@ pub use cache::{Cache, Change, Changes};
 pub use caches::Caches;
 pub use discovery::{Discovery, Served};
 pub use error::Error;
-pub use index::{FoundBy, Index};
+pub use index::Index;
 pub use kind::Kind;
 pub use object::{Key, Object, Owner, View};
 pub use remote::{Remote, RemoteError};

@@ -1,9 +1,7 @@
 //! What controllers ask of nodes: whether they are ready, which taints and zone they have, which pods are theirs.
 
-use std::sync::Arc;
-
 use corten_api::{Str, Value, meta, time};
-use corten_client::{Caches, Index, View, kinds};
+use corten_client::{Index, Key, View, kinds};
 use corten_reconcile::Event;
 use jiff::Timestamp;
 
@@ -101,12 +99,14 @@ fn zone(node: &Value) -> Str {
 }
 
 /// The pods of each node.
-pub(crate) fn pods(caches: &Caches) -> Arc<Index> {
-    caches.of(&kinds::PODS).index("node", |pod| {
+pub(crate) static PODS: Index = Index {
+    kind: &kinds::PODS,
+    name: "pods-by-node",
+    names: |pod| {
         let node = &pod.view::<PodView>().node;
-        (!node.is_empty()).then(|| node.clone())
-    })
-}
+        if node.is_empty() { Vec::new() } else { vec![Key::new("", node.clone())] }
+    },
+};
 
 /// An event about a node, which may be gone.
 pub(crate) fn event(name: &str, uid: &str, reason: &'static str, message: String) -> Event {

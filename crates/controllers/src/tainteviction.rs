@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corten_api::{Str, Value, meta, value};
 use corten_base::Clock;
-use corten_client::{Cache, Change, Client, DeleteOptions, Error, Index, Key, Object, Patch, kinds};
+use corten_client::{Cache, Change, Client, DeleteOptions, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Event, Manager, Queue, Recorder};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -44,14 +44,15 @@ pub(crate) fn start(manager: &Manager) {
 
 /// Looks at pods when their tolerations or their node's taints change.
 fn follow(manager: &Manager, evictor: &Arc<Evictor>, queue: &Arc<Queue>) {
-    let pods_of: Arc<Index> = nodes::pods(manager.caches());
-    let added = queue.clone();
+    let (added, caches) = (queue.clone(), manager.caches().clone());
+    caches.index(&nodes::PODS);
     evictor.nodes.subscribe(move |change| {
         let taints = |node: &Arc<Object>| taints::no_execute(&node.view::<NodeView>().taints);
         let (old, new) = (change.old.as_ref().map(taints), change.new.as_ref().map(taints));
         // A node that goes takes no eviction back.
         if new.is_some() && new.as_ref() != Some(&old.unwrap_or_default()) {
-            pods_of.keys(&change.object().key.name).into_iter().for_each(|pod| added.add(pod));
+            let pods = caches.keys_by(&nodes::PODS, &change.object().key);
+            pods.into_iter().for_each(|pod| added.add(pod));
         }
     });
     let (added, known) = (queue.clone(), evictor.clone());

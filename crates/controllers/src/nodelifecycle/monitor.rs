@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use corten_api::Str;
-use corten_client::{Cache, Error, Index, Key, Object, kinds};
+use corten_client::{Cache, Caches, Error, Key, Object, kinds};
 use corten_reconcile::Manager;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -31,8 +31,7 @@ pub(super) struct Monitor {
     writes: Writes,
     nodes: Arc<Cache>,
     leases: Arc<Cache>,
-    pods: Arc<Cache>,
-    pods_of: Arc<Index>,
+    caches: Caches,
     /// Nodes that were seen, with their uids.
     known: HashMap<Str, Str>,
     healths: HashMap<Str, Health>,
@@ -55,14 +54,14 @@ struct Seen {
 impl Monitor {
     pub(super) fn new(manager: &Manager, options: NodeLifecycleOptions) -> Monitor {
         let caches = manager.caches();
+        caches.index(&nodes::PODS);
         Monitor {
             zones: Zones::new(options.rates.clone()),
             options,
             writes: Writes::new(manager),
             nodes: caches.of(&kinds::NODES),
             leases: caches.of(&kinds::LEASES),
-            pods: caches.of(&kinds::PODS),
-            pods_of: nodes::pods(caches),
+            caches: caches.clone(),
             known: HashMap::new(),
             healths: HashMap::new(),
             unfinished: HashSet::new(),
@@ -71,7 +70,7 @@ impl Monitor {
     }
 
     pub(super) async fn run(mut self) {
-        for cache in [&self.nodes, &self.leases, &self.pods] {
+        for cache in [&self.nodes, &self.leases, &self.caches.of(&kinds::PODS)] {
             cache.synced().await;
         }
         let mut changes = self.nodes.changes();
@@ -218,11 +217,9 @@ impl Monitor {
 
     /// Says that the pods of nodes that went down are not ready.
     async fn tell_pods(&mut self, down: Vec<&Seen>) {
-        let (writes, pods, pods_of) = (&self.writes, &self.pods, &self.pods_of);
+        let (writes, caches) = (&self.writes, &self.caches);
         let telling = down.into_iter().map(|seen| async move {
-            let keys = pods_of.keys(&seen.node.key.name);
-            let found: Vec<_> = keys.iter().filter_map(|key| pods.get(key)).collect();
-            (seen, writes.mark_not_ready(&found).await)
+            (seen, writes.mark_not_ready(&caches.by(&nodes::PODS, &seen.node.key)).await)
         });
         for (seen, told) in a_few_at_a_time(telling.collect()).await {
             let name = &seen.node.key.name;
