@@ -16,6 +16,9 @@ mod history;
 mod limits;
 mod namespace;
 mod namespaces;
+mod nodelifecycle;
+mod nodes;
+mod nodettl;
 mod placement;
 mod podgc;
 mod pods;
@@ -24,6 +27,8 @@ mod rootca;
 mod selectors;
 mod serviceaccount;
 mod statefulset;
+mod tainteviction;
+mod taints;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -31,11 +36,14 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub node_lifecycle: NodeLifecycleOptions,
 }
 
 /// Starts every controller.
@@ -43,7 +51,10 @@ pub fn start(manager: &Manager, options: Options) {
     disruption::start(manager);
     garbage::start(manager);
     namespace::start(manager);
+    nodelifecycle::start(manager, options.node_lifecycle);
+    nodettl::start(manager);
     podgc::start(manager);
+    tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
