@@ -195,7 +195,7 @@ impl<C: Controller> Worker<C> {
                 execute::seen(&self.caches, written).await;
             }
         };
-        if tokio::time::timeout(STALE, seen).await.is_err() {
+        if self.clock.timeout(STALE, seen).await.is_none() {
             tracing::debug!(controller = self.controller.name(), %key, "caches are behind");
         }
     }
