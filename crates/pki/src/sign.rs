@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use rcgen::{PublicKeyData, SignatureAlgorithm, SigningKey};
+use rcgen::{SignatureAlgorithm, SigningKey};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::FromDer;
