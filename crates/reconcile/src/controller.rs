@@ -16,7 +16,8 @@ pub trait Controller: Send + Sync + 'static {
     /// As `--controllers`, metrics and logs call it.
     fn name(&self) -> &'static str;
 
-    /// The service account whose rights it has; most are called as their controllers are.
+    /// The service account whose rights it has; most are called as their controllers are. Empty for the rights of the
+    /// manager itself.
     fn account(&self) -> &'static str {
         self.name()
     }

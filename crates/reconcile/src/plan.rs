@@ -73,6 +73,11 @@ impl Step {
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
+    /// Reads an object past the cache, for what must not be decided on an old state. What is not there is null.
+    Get {
+        kind: &'static Kind,
+        key: Key,
+    },
     Create {
         kind: &'static Kind,
         object: Value,
@@ -111,7 +116,8 @@ pub enum Action {
 impl Action {
     pub fn kind(&self) -> &'static Kind {
         match self {
-            Action::Create { kind, .. }
+            Action::Get { kind, .. }
+            | Action::Create { kind, .. }
             | Action::Update { kind, .. }
             | Action::Patch { kind, .. }
             | Action::Delete { kind, .. }
