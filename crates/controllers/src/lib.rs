@@ -9,6 +9,7 @@ mod claims;
 mod conditions;
 mod daemonset;
 mod deployment;
+mod endpointslice;
 mod garbage;
 mod hashes;
 mod history;
@@ -22,6 +23,7 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod services;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -29,11 +31,14 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use endpointslice::EndpointSliceOptions;
+
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub endpoint_slices: EndpointSliceOptions,
 }
 
 /// Starts every controller.
@@ -44,6 +49,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });

@@ -1,5 +1,7 @@
 //! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
 
+use std::time::Duration;
+
 use corten_client::{Caches, Change, Key, Kind};
 use jiff::Timestamp;
 
@@ -30,6 +32,12 @@ pub trait Controller: Send + Sync + 'static {
     fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
         let _ = (key, world, report, now);
         Plan::done()
+    }
+
+    /// How long changes of a kind are collected before what they concern is looked at.
+    fn settle(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
     }
 
     /// How many keys are worked on at a time.
