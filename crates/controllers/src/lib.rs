@@ -9,6 +9,7 @@ mod claims;
 mod conditions;
 mod daemonset;
 mod deployment;
+mod endpoints;
 mod endpointslice;
 mod garbage;
 mod hashes;
@@ -31,6 +32,7 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
 
 /// What controllers have to be told.
@@ -39,6 +41,7 @@ pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
     pub endpoint_slices: EndpointSliceOptions,
+    pub endpoints: EndpointsOptions,
 }
 
 /// Starts every controller.
@@ -49,6 +52,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
