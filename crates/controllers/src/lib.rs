@@ -15,6 +15,7 @@ mod garbage;
 mod hashes;
 mod history;
 mod limits;
+mod mirroring;
 mod namespace;
 mod namespaces;
 mod placement;
@@ -24,6 +25,7 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod servicecidr;
 mod services;
 mod templates;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use corten_reconcile::Manager;
 
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
+pub use mirroring::MirroringOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +45,7 @@ pub struct Options {
     pub root_ca: String,
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
+    pub mirroring: MirroringOptions,
 }
 
 /// Starts every controller.
@@ -54,9 +58,11 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(deployment::Deployments);
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
+    manager.run(mirroring::Mirroring { options: options.mirroring });
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(servicecidr::ServiceCidrs);
     manager.run(ttl::TtlAfterFinished);
 }

@@ -26,9 +26,9 @@ use crate::pods::Pod;
 use crate::services::{self, Remembered, ServiceView, Triggers};
 use endpoint::{Endpoint, Hints, Target};
 use pack::{Group, Packed, Rules};
-use slice::{Draft, Port, Slice};
+use slice::{Draft, Slice};
 
-pub(crate) use slice::{MANAGED_BY_LABEL, SERVICE_NAME_LABEL};
+pub(crate) use slice::{MANAGED_BY_LABEL, Port, SERVICE_NAME_LABEL, list};
 
 /// How this controller labels its slices, and signs its events.
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
@@ -136,7 +136,10 @@ impl Controller for EndpointSlices {
         let nodes = caches.of(&kinds::NODES);
         Some(World {
             nodes: zones(&nodes, &pods),
-            slices: slices(&caches.of(&kinds::ENDPOINT_SLICES), key),
+            slices: slices_of(MANAGED_BY, &caches.of(&kinds::ENDPOINT_SLICES), key)
+                .into_iter()
+                .map(Slice::from)
+                .collect(),
             trigger: self.triggers.since_last_look(key, &service, &pods),
             shares: if view.by_capacity { topology::shares(&nodes) } else { None },
             was_by_capacity: self.by_capacity.replace(key, view.by_capacity),
@@ -398,13 +401,14 @@ fn zones(nodes: &Cache, pods: &[Pod]) -> HashMap<Str, Option<Str>> {
     zones.into_iter().filter_map(|(node, zone)| Some((node, zone?))).collect()
 }
 
-/// The slices of a service that are this controller's and stay.
-fn slices(cache: &Cache, key: &Key) -> Vec<Slice> {
+/// The slices of a service that a manager has made and that stay.
+pub(crate) fn slices_of(manager: &str, cache: &Cache, key: &Key) -> Vec<Arc<Object>> {
     let is_wanted = |labels: &Map| {
-        text(labels, SERVICE_NAME_LABEL) == key.name && text(labels, MANAGED_BY_LABEL) == MANAGED_BY
+        text(labels, SERVICE_NAME_LABEL) == key.name && text(labels, MANAGED_BY_LABEL) == manager
     };
-    let all = cache.list(&key.namespace).into_iter();
-    all.filter(|slice| is_wanted(&slice.labels) && !slice.deleting).map(Slice::from).collect()
+    let mut all = cache.list(&key.namespace);
+    all.retain(|slice| is_wanted(&slice.labels) && !slice.deleting);
+    all
 }
 
 fn text<'l>(labels: &'l Map, label: &str) -> &'l str {

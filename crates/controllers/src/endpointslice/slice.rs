@@ -16,11 +16,11 @@ pub(crate) const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-b
 
 /// One port of a slice's endpoints. Ports that are equal but for their order are the same ports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Port {
-    pub(super) name: Str,
-    pub(super) number: Option<i64>,
-    pub(super) protocol: Str,
-    pub(super) app_protocol: Option<Str>,
+pub(crate) struct Port {
+    name: Str,
+    number: Option<i64>,
+    protocol: Str,
+    app_protocol: Option<Str>,
 }
 
 /// What is read off slices.
@@ -108,7 +108,7 @@ impl Draft {
 }
 
 /// A list as the API has it in slices: one of nothing is null.
-fn list(items: impl Iterator<Item = Value>) -> Value {
+pub(crate) fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() { Value::Null } else { Value::from(items) }
 }
@@ -148,7 +148,8 @@ pub(super) fn is_labelled(slice: &Slice, service: &Value) -> bool {
 }
 
 impl Port {
-    fn of(port: &Value) -> Port {
+    /// Reads a port of a slice, or of Endpoints.
+    pub(crate) fn of(port: &Value) -> Port {
         Port {
             name: port.str_at(&["name"]).unwrap_or_default().into(),
             number: port.int_at(&["port"]),
@@ -162,7 +163,7 @@ impl Port {
         Port { number: Some(number), ..Port::of(port) }
     }
 
-    fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut port = Map::new();
         port.insert("name", self.name.clone());
         port.insert("protocol", self.protocol.clone());
