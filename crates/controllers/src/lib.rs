@@ -12,11 +12,14 @@ mod conditions;
 mod daemonset;
 mod deployment;
 mod disruption;
+mod endpoints;
+mod endpointslice;
 mod garbage;
 mod hashes;
 mod history;
 mod legacy_token_cleaner;
 mod limits;
+mod mirroring;
 mod namespace;
 mod namespaces;
 mod nodelifecycle;
@@ -34,6 +37,8 @@ mod statefulset;
 mod tainteviction;
 mod taints;
 mod serviceaccount_token;
+mod servicecidr;
+mod services;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -48,6 +53,9 @@ use corten_reconcile::Manager;
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
+pub use endpoints::EndpointsOptions;
+pub use endpointslice::EndpointSliceOptions;
+pub use mirroring::MirroringOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +67,9 @@ pub struct Options {
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
     pub legacy_token_cleaner: LegacyTokenCleanerOptions,
+    pub endpoint_slices: EndpointSliceOptions,
+    pub endpoints: EndpointsOptions,
+    pub mirroring: MirroringOptions,
 }
 
 /// Starts every controller.
@@ -78,6 +89,9 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(certificates::signing::Signing(options.signing));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(endpoints::Endpoints::new(options.endpoints));
+    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
+    manager.run(mirroring::Mirroring { options: options.mirroring });
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
@@ -88,5 +102,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
+    manager.run(servicecidr::ServiceCidrs);
     manager.run(ttl::TtlAfterFinished);
 }

@@ -3,6 +3,8 @@
 //! What no cache holds, such as the scale of any kind or metrics, a controller asks for by path before it plans; the
 //! requests are made for it.
 
+use std::time::Duration;
+
 use corten_api::Value;
 use corten_client::{Caches, Change, Error, Key, Kind};
 use jiff::Timestamp;
@@ -52,6 +54,12 @@ pub trait Controller: Send + Sync + 'static {
     fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
         let _ = (key, world, report, now);
         Plan::done()
+    }
+
+    /// How long changes of a kind are collected before what they concern is looked at.
+    fn settle(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
     }
 
     /// How many keys are worked on at a time.

@@ -101,11 +101,16 @@ impl Manager {
         let queue = self.queue(controller.queue());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
+            let settle = controller.settle(watch.kind);
             self.caches.of(watch.kind).subscribe(move |change| {
                 let mut keys = Vec::new();
                 (watch.keys)(&caches, change, &mut keys);
                 for key in keys {
-                    queue.add(key);
+                    if settle.is_zero() {
+                        queue.add(key);
+                    } else {
+                        queue.add_after(key, settle);
+                    }
                 }
             });
         }
@@ -169,11 +174,11 @@ impl<C: Controller> Worker<C> {
         if !written.is_empty() {
             self.pending.lock().insert(key.clone(), written);
         }
+        let mut failed = plan.retry || conclusion.retry;
         let Plan { events, requeue_after, .. } = plan;
         for event in events.into_iter().chain(conclusion.events) {
             self.recorder.record(event);
         }
-        let mut failed = false;
         for (action, error) in report.failures().chain(concluded.failures()) {
             // Nothing can be made in a namespace that is going, and nothing has to be.
             if error.has_cause("NamespaceTerminating") {
