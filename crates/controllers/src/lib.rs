@@ -12,6 +12,8 @@ mod deployment;
 mod garbage;
 mod hashes;
 mod history;
+mod job;
+mod jobs;
 mod limits;
 mod namespace;
 mod namespaces;
@@ -44,6 +46,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });

@@ -10,6 +10,7 @@ use corten_reconcile::{Action, Event, Outcome};
 use jiff::Timestamp;
 
 use crate::conditions;
+use crate::job::Tracking;
 
 /// What is read off pods again and again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
+    /// What only pods of jobs have.
+    pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
 impl View for PodView {
@@ -42,6 +45,7 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
+            tracking: Tracking::of_job_pod(pod),
         }
     }
 }

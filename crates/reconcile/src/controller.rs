@@ -1,9 +1,10 @@
 //! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
 
+use corten_base::Backoff;
 use corten_client::{Caches, Change, Key, Kind};
 use jiff::Timestamp;
 
-use crate::{Plan, Report};
+use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
     /// A snapshot of the part of the world that matters for one key.
@@ -14,6 +15,11 @@ pub trait Controller: Send + Sync + 'static {
 
     /// The service account whose rights it has; most are called as their controllers are.
     fn account(&self) -> &'static str {
+        self.name()
+    }
+
+    /// As metrics call its queue; a controller of several parts has one for each.
+    fn queue(&self) -> &'static str {
         self.name()
     }
 
@@ -30,6 +36,11 @@ pub trait Controller: Send + Sync + 'static {
     fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
         let _ = (key, world, report, now);
         Plan::done()
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
     }
 
     /// How many keys are worked on at a time.
