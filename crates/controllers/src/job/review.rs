@@ -1,6 +1,6 @@
 //! How a job stands: what is counted of its pods, and whether it is to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use corten_api::Value;
@@ -165,11 +165,9 @@ impl<'a> Review<'a> {
 
 /// All pods of one outcome: counted, about to be, and new.
 fn count(job: &Job, pods: &[JobPod], outcome: &str, is_one: impl Fn(&JobPod) -> bool) -> i64 {
-    let about = job.uncounted(outcome);
-    let is_new = |pod: &&JobPod| {
-        let known = about.iter().any(|uid| uid.as_str() == Some(pod.uid()));
-        pod.uncounted && !known && pod.is_valid(job) && is_one(pod)
-    };
+    let about: HashSet<_> = job.uncounted(outcome).iter().filter_map(Value::as_str).collect();
+    let is_new =
+        |pod: &&JobPod| pod.uncounted && !about.contains(pod.uid()) && pod.is_valid(job) && is_one(pod);
     job.count(outcome) + about.len() as i64 + pods.iter().filter(is_new).count() as i64
 }
 

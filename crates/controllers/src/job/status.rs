@@ -163,41 +163,47 @@ impl<'a> Account<'a> {
 
     /// Counts the pods that were let go, and takes down those that may be. Whether there are no more of either.
     fn count(&mut self, pods: &'a [JobPod], ending: Option<&Ending>) -> bool {
-        let uncounted: HashSet<&str> = pods.iter().filter(|pod| pod.uncounted).map(JobPod::uid).collect();
-        let mut uids = |outcome: &'static str| {
-            let (left, gone): (Vec<_>, Vec<_>) = (self.job.uncounted(outcome).iter().cloned())
-                .partition(|uid| uid.as_str().is_some_and(|uid| uncounted.contains(uid)));
-            self.set_number(outcome, self.job.count(outcome) + gone.len() as i64);
-            left
-        };
-        let (mut succeeded, mut failed) = (uids("succeeded"), uids("failed"));
+        let held: HashSet<&str> = pods.iter().filter(|pod| pod.uncounted).map(JobPod::uid).collect();
+        let mut succeeded = self.count_gone("succeeded", &held);
+        let mut failed = self.count_gone("failed", &held);
+        let known_succeeded: HashSet<&str> = succeeded.iter().copied().collect();
+        let known_failed: HashSet<&str> = failed.iter().copied().collect();
         let mut new_indexes = 0;
         for pod in in_order(self.job, pods) {
             if !self.may_go(pod, ending) {
                 continue;
             }
             self.let_go.push(pod);
-            let is_known = |uids: &[Value]| uids.iter().any(|uid| uid.as_str() == Some(pod.uid()));
-            if pod.has_succeeded() && !is_known(&failed) {
-                match pod.index_in(self.job) {
+            match () {
+                () if known_failed.contains(pod.uid()) => {}
+                () if pod.has_succeeded() && self.job.is_indexed() => {
                     // The index says enough.
-                    Some(index) if self.job.is_indexed() => {
-                        new_indexes += usize::from(!self.review.known_indexes.contains(index));
-                    }
-                    _ if !self.job.is_indexed() && !is_known(&succeeded) => succeeded.push(pod.uid().into()),
-                    _ => {}
+                    let is_new = |index: i64| !self.review.known_indexes.contains(index);
+                    new_indexes += usize::from(pod.index_in(self.job).is_some_and(is_new));
                 }
-            } else if self.fails(pod, ending) && !is_known(&failed) {
-                failed.push(pod.uid().into());
+                () if pod.has_succeeded() => {
+                    if !known_succeeded.contains(pod.uid()) {
+                        succeeded.push(pod.uid());
+                    }
+                }
+                () if self.fails(pod, ending) => failed.push(pod.uid()),
+                () => {}
             }
             if new_indexes + succeeded.len() + failed.len() >= MOST_UNCOUNTED {
                 break;
             }
         }
-        let all_counted = succeeded.is_empty() && failed.is_empty();
-        self.set_uncounted(succeeded, failed);
+        self.set_uncounted(&succeeded, &failed);
         self.set_indexes();
-        all_counted && self.let_go.is_empty()
+        succeeded.is_empty() && failed.is_empty() && self.let_go.is_empty()
+    }
+
+    /// Adds those that nothing holds any more to a counter; the others.
+    fn count_gone(&mut self, outcome: &'static str, held: &HashSet<&str>) -> Vec<&'a str> {
+        let uids = self.job.uncounted(outcome).iter().filter_map(Value::as_str);
+        let (left, gone): (Vec<_>, Vec<_>) = uids.partition(|uid| held.contains(uid));
+        self.set_number(outcome, self.job.count(outcome) + gone.len() as i64);
+        left
     }
 
     /// Whether a pod counts as failed. When a job has failed, all that still ran did.
@@ -218,11 +224,11 @@ impl<'a> Account<'a> {
         pod.has_failed(self.job) && kept.is_none_or(|kept| kept.uid() != pod.uid())
     }
 
-    fn set_uncounted(&mut self, succeeded: Vec<Value>, failed: Vec<Value>) {
+    fn set_uncounted(&mut self, succeeded: &[&str], failed: &[&str]) {
         let mut uncounted = value!({});
         for (key, uids) in [("succeeded", succeeded), ("failed", failed)] {
             if !uids.is_empty() {
-                uncounted.set(&[key], uids);
+                uncounted.set(&[key], uids.iter().map(|uid| Value::from(*uid)).collect::<Vec<_>>());
             }
         }
         self.status.set(&["uncountedTerminatedPods"], uncounted);
