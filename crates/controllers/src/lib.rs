@@ -17,6 +17,8 @@ mod endpointslice;
 mod garbage;
 mod hashes;
 mod history;
+mod job;
+mod jobs;
 mod legacy_token_cleaner;
 mod limits;
 mod mirroring;
@@ -33,12 +35,12 @@ mod rootca;
 mod secrets;
 mod selectors;
 mod serviceaccount;
-mod statefulset;
-mod tainteviction;
-mod taints;
 mod serviceaccount_token;
 mod servicecidr;
 mod services;
+mod statefulset;
+mod tainteviction;
+mod taints;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -50,12 +52,12 @@ use std::sync::Arc;
 use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
 
-pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
-pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
+pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
+pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +94,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
