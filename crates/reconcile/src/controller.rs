@@ -1,5 +1,6 @@
 //! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
 
+use corten_api::{Str, Value};
 use corten_client::{Caches, Change, Key, Kind};
 use jiff::Timestamp;
 
@@ -23,6 +24,18 @@ pub trait Controller: Send + Sync + 'static {
     /// Reads what matters for a key from the caches. No requests, no clock.
     fn observe(&self, caches: &Caches, key: &Key) -> Self::World;
 
+    /// What has to be asked of the server itself before planning, because caches may be behind and a wrong plan
+    /// could not be undone. Pure; most ask nothing.
+    fn questions(&self, key: &Key, world: &Self::World) -> Vec<Question> {
+        let _ = (key, world);
+        Vec::new()
+    }
+
+    /// Takes in the answers, in the order of the questions. Pure.
+    fn learn(&self, world: &mut Self::World, answers: Vec<Value>) {
+        let _ = (world, answers);
+    }
+
     /// What is to be done. Pure.
     fn plan(&self, key: &Key, world: &Self::World, now: Timestamp) -> Plan;
 
@@ -36,6 +49,15 @@ pub trait Controller: Send + Sync + 'static {
     fn workers(&self) -> usize {
         5
     }
+}
+
+/// Something only the server knows for sure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// An object; the answer to one that does not exist is null.
+    Object(&'static Kind, Key),
+    /// Everything of a kind in a namespace, as a list.
+    All(&'static Kind, Str),
 }
 
 /// One kind that a controller follows.

@@ -156,7 +156,17 @@ impl<C: Controller> Worker<C> {
     /// look again.
     async fn reconcile(&self, key: &Key) -> (bool, Option<Duration>) {
         self.await_own_writes(key).await;
-        let world = self.controller.observe(&self.caches, key);
+        let mut world = self.controller.observe(&self.caches, key);
+        let questions = self.controller.questions(key, &world);
+        if !questions.is_empty() {
+            match execute::ask(&self.client, &questions).await {
+                Ok(answers) => self.controller.learn(&mut world, answers),
+                Err(error) => {
+                    tracing::warn!(controller = self.controller.name(), %key, %error, "question failed");
+                    return (true, None);
+                }
+            }
+        }
         let now = self.clock.now();
         let plan = self.controller.plan(key, &world, now);
         let report = execute::execute(&self.client, &plan).await;
