@@ -22,6 +22,7 @@ mod replicaset;
 mod rootca;
 mod selectors;
 mod serviceaccount;
+mod storage;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -29,11 +30,14 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use storage::binder::BinderOptions;
+
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub persistent_volume_binder: BinderOptions,
 }
 
 /// Starts every controller.
@@ -48,5 +52,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
     manager.run(ttl::TtlAfterFinished);
 }

@@ -22,6 +22,8 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
+    /// The claims of its volumes by name, those that are made for it included.
+    pub(crate) claims: Box<[Str]>,
 }
 
 impl View for PodView {
@@ -42,8 +44,23 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
+            claims: pod
+                .items_at(&["spec", "volumes"])
+                .iter()
+                .filter_map(|v| claim_of_volume(pod, v))
+                .collect(),
         }
     }
+}
+
+/// The claim that one of a pod's volumes stands for.
+pub(crate) fn claim_of_volume(pod: &Value, volume: &Value) -> Option<Str> {
+    if let Some(name) = volume.str_at(&["persistentVolumeClaim", "claimName"]) {
+        return Some(name.into());
+    }
+    volume.get("ephemeral")?;
+    let volume = volume.str_at(&["name"]).unwrap_or_default();
+    Some(format!("{}-{volume}", meta::name(pod)).into())
 }
 
 /// A pod with what is read off it.
