@@ -31,6 +31,7 @@ mod ttl;
 use corten_reconcile::Manager;
 
 pub use storage::binder::BinderOptions;
+pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +39,8 @@ pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
     pub persistent_volume_binder: BinderOptions,
+    /// How volumes are made of directories on nodes; none to make none.
+    pub local_path: Option<LocalPathOptions>,
 }
 
 /// Starts every controller.
@@ -53,5 +56,11 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
+    manager.run(storage::claim_protection::ClaimProtection::new(manager));
+    manager.run(storage::ephemeral::EphemeralVolumes::new(manager));
+    if let Some(options) = options.local_path {
+        manager.run(storage::local_path::LocalPath { options });
+    }
+    manager.run(storage::volume_protection::VolumeProtection);
     manager.run(ttl::TtlAfterFinished);
 }

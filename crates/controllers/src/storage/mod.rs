@@ -1,6 +1,10 @@
 //! Volumes and claims: what the storage controllers read off them, and how they find one by another.
 
 pub(crate) mod binder;
+pub(crate) mod claim_protection;
+pub(crate) mod ephemeral;
+pub(crate) mod local_path;
+pub(crate) mod volume_protection;
 
 use std::collections::BTreeSet;
 
