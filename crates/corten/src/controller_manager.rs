@@ -13,7 +13,7 @@ use corten_controllers::Options;
 use corten_reconcile::Manager;
 
 pub(crate) use alone::{Args, run};
-pub(crate) use flags::Flags;
+pub(crate) use flags::ControllerFlags;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 

@@ -91,7 +91,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    controllers: controller_manager::Flags,
+    controllers: controller_manager::ControllerFlags,
 }
 
 impl Args {

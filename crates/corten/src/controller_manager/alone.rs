@@ -15,7 +15,7 @@ use corten_controllers::Options;
 use corten_pki::parse_kubeconfig;
 use corten_reconcile::{Election, Leadership, Manager, Selection};
 
-use super::{AGENT, Flags, serving};
+use super::{AGENT, ControllerFlags, serving};
 use crate::server::{StopSignals, log_to_stderr, parse_duration};
 
 // As upstream's, a flag that is given twice counts the second time.
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
     #[command(flatten)]
-    flags: Flags,
+    flags: ControllerFlags,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {

@@ -3,13 +3,13 @@
 use corten_controllers::Options;
 
 #[derive(clap::Args)]
-pub(crate) struct Flags {
+pub(crate) struct ControllerFlags {
     /// Ask provisioners for volumes that claims need.
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_dynamic_provisioning: bool,
 }
 
-impl Flags {
+impl ControllerFlags {
     /// Puts what was said into the options.
     pub(crate) fn apply(&self, options: &mut Options) {
         options.persistent_volume_binder.enable_dynamic_provisioning = self.enable_dynamic_provisioning;
