@@ -30,6 +30,7 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use storage::attach::AttachOptions;
 pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
@@ -38,6 +39,7 @@ pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVIS
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub attach_detach: AttachOptions,
     pub persistent_volume_binder: BinderOptions,
     /// How volumes are made of directories on nodes; none to make none.
     pub local_path: Option<LocalPathOptions>,
@@ -55,9 +57,11 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(storage::attach::Attacher::new(manager, options.attach_detach));
     manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
     manager.run(storage::claim_protection::ClaimProtection::new(manager));
     manager.run(storage::ephemeral::EphemeralVolumes::new(manager));
+    manager.run(storage::expand::Expander);
     if let Some(options) = options.local_path {
         manager.run(storage::local_path::LocalPath { options });
     }

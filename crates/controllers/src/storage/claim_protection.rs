@@ -11,8 +11,9 @@ use corten_client::{Caches, Change, Index, Key, Object, kinds};
 use corten_reconcile::{Controller, Manager, Plan, Question, Step, Watch};
 use jiff::Timestamp;
 
+use super::usage::{is_made_for, is_terminated, refers_to};
 use super::{PODS_BY_CLAIM, claims_of_pod, update, with_finalizer};
-use crate::{conditions, pods};
+use crate::conditions;
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 
@@ -149,33 +150,9 @@ fn is_held(claim: &Value, pods: &[Value]) -> bool {
     })
 }
 
-/// Whether a pod uses a claim: one that it names, or one that was made for it.
-fn refers_to(pod: &Value, claim: &Value) -> bool {
-    pod.items_at(&["spec", "volumes"]).iter().any(|volume| {
-        pods::claim_of_volume(pod, volume).is_some_and(|name| name == meta::name(claim))
-            && (volume.get("ephemeral").is_none() || is_made_for(claim, pod))
-    })
-}
-
-/// Whether a claim is one of a pod's ephemeral volumes.
-pub(super) fn is_made_for(claim: &Value, pod: &Value) -> bool {
-    let mut owners = claim.items_at(&["metadata", "ownerReferences"]).iter();
-    owners.any(|o| o.bool_at(&["controller"]) == Some(true) && o.str_at(&["uid"]) == Some(meta::uid(pod)))
-}
-
 /// Whether the node is done with a pod, or was told to be.
 fn is_shut_down(pod: &Value) -> bool {
     meta::is_deleting(pod) && pod.int_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0)
-}
-
-/// Whether nothing of a pod runs, or will again.
-pub(super) fn is_terminated(pod: &Value) -> bool {
-    let runs =
-        |status: &Value| ["terminated", "waiting"].iter().all(|state| status.at(&["state", state]).is_none());
-    match pod.str_at(&["status", "phase"]) {
-        Some("Succeeded" | "Failed") => true,
-        _ => meta::is_deleting(pod) && !pod.items_at(&["status", "containerStatuses"]).iter().any(runs),
-    }
 }
 
 fn claim_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {

@@ -9,7 +9,7 @@ use corten_reconcile::{Action, Controller, Event, Manager, Plan, Report, Watch};
 use jiff::Timestamp;
 
 use super::PODS_BY_CLAIM;
-use super::claim_protection::is_made_for;
+use super::usage::is_made_for;
 use crate::{claims, pods};
 
 const COMPONENT: &str = "ephemeral_volume";

@@ -1,9 +1,13 @@
 //! Volumes and claims: what the storage controllers read off them, and how they find one by another.
 
+pub(crate) mod attach;
 pub(crate) mod binder;
 pub(crate) mod claim_protection;
 pub(crate) mod ephemeral;
+pub(crate) mod expand;
 pub(crate) mod local_path;
+mod migration;
+mod usage;
 pub(crate) mod volume_protection;
 
 use std::collections::BTreeSet;
@@ -35,6 +39,8 @@ pub(crate) struct VolumeView {
     pub(crate) access_modes: BTreeSet<Str>,
     pub(crate) block: bool,
     pub(crate) phase: Str,
+    /// The driver that serves it, and what the driver calls it.
+    pub(crate) csi: Option<(Str, Str)>,
     /// The claim it is for, and that claim's uid, which is empty as long as it is only meant to be.
     pub(crate) claim: Option<(Key, Str)>,
 }
@@ -46,7 +52,12 @@ impl View for VolumeView {
             let text = |key: &str| Str::new(claim.str_at(&[key]).unwrap_or_default());
             (Key::new(text("namespace"), text("name")), text("uid"))
         });
+        let csi = volume.at(&["spec", "csi"]).map(|csi| {
+            let text = |key: &str| Str::new(csi.str_at(&[key]).unwrap_or_default());
+            (text("driver"), text("volumeHandle"))
+        });
         VolumeView {
+            csi,
             class: annotation(volume, BETA_CLASS)
                 .map_or_else(|| text(&["spec", "storageClassName"]), Str::new),
             attributes_class: text(&["spec", "volumeAttributesClassName"]),

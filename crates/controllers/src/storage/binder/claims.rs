@@ -7,11 +7,11 @@ use corten_api::{Str, Value, meta, time};
 use corten_client::{Caches, Key, Object, kinds};
 use corten_reconcile::{Event, Plan};
 
-use super::{BinderOptions, COMPONENT, FREE_VOLUMES_BY_CLASS, binding, matching, migration};
+use super::{BinderOptions, COMPONENT, FREE_VOLUMES_BY_CLASS, binding, matching};
 use crate::pods::Pod;
 use crate::storage::{
     self, BETA_STORAGE_PROVISIONER, BIND_COMPLETED, PODS_BY_CLAIM, SELECTED_NODE, STORAGE_PROVISIONER,
-    VOLUMES_BY_CLAIM, VolumeView, annotation, class_of_claim, update,
+    VOLUMES_BY_CLAIM, VolumeView, annotation, class_of_claim, migration, update,
 };
 
 /// Events are kept for an hour: why a claim waits is told again before that is forgotten.

@@ -9,7 +9,6 @@
 mod binding;
 mod claims;
 mod matching;
-mod migration;
 #[cfg(test)]
 mod tests;
 mod volumes;

@@ -6,10 +6,11 @@ use corten_api::{Str, Value, meta};
 use corten_client::{Caches, Key, View, kinds};
 use corten_reconcile::{Event, Plan, Question};
 
-use super::{COMPONENT, binding, migration};
+use super::{COMPONENT, binding};
 use crate::pods::Pod;
 use crate::storage::{
-    MIGRATED_TO, PODS_BY_CLAIM, PROVISIONED_BY, VolumeView, annotation, is_block, update, with_finalizer,
+    MIGRATED_TO, PODS_BY_CLAIM, PROVISIONED_BY, VolumeView, annotation, is_block, migration, update,
+    with_finalizer,
 };
 
 /// Keeps a volume that an in-tree plugin made until what it stands for is gone.

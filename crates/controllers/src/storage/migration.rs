@@ -6,19 +6,26 @@ use crate::storage::{
     BETA_STORAGE_PROVISIONER, MIGRATED_TO, PROVISIONED_BY, STORAGE_PROVISIONER, annotation,
 };
 
-const DRIVERS: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+/// A plugin, the field by which volumes named it, and the driver.
+const DRIVERS: [(&str, &str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "awsElasticBlockStore", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "azureDisk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "azureFile", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "gcePersistentDisk", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "portworxVolume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
 /// The driver that does a plugin's work now.
 pub(super) fn driver(plugin: &str) -> Option<&'static str> {
-    DRIVERS.iter().find(|(name, _)| *name == plugin).map(|(_, driver)| *driver)
+    DRIVERS.iter().find(|(name, ..)| *name == plugin).map(|(.., driver)| *driver)
+}
+
+/// The plugin a volume was for, and the driver that does its work now.
+pub(super) fn of_source(volume: &Value) -> Option<(&'static str, &'static str)> {
+    let found = DRIVERS.iter().find(|(_, field, _)| volume.at(&["spec", field]).is_some());
+    found.map(|(plugin, _, driver)| (*plugin, *driver))
 }
 
 /// The claim with the driver its provisioner stands for; `None` if it says so already.
