@@ -187,3 +187,6 @@ fn pod_changed(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,63 @@ fn claim_changed(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
         keys.extend(caches.keys_by(&PODS_BY_CLAIM, &change.object().key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::Status;
+
+    use super::*;
+    use crate::testing::{at, failed as refused};
+
+    fn pod() -> Value {
+        let spec = value!({"resources": {"requests": {"storage": "1Gi"}}});
+        let template = value!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": spec});
+        value!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "n", "uid": "pod"},
+            "spec": {"volumes": [
+                {"name": "plain", "persistentVolumeClaim": {"claimName": "other"}},
+                {"name": "data", "ephemeral": {"volumeClaimTemplate": template}},
+            ]},
+        })
+    }
+
+    fn plan(claims: Vec<Value>) -> Plan {
+        let world = World { pod: Some(pod()), claims };
+        EphemeralVolumes.plan(&Key::new("n", "p"), &world, at(0))
+    }
+
+    #[test]
+    fn a_claim_is_made_for_the_pod() {
+        let plan = plan(vec![]);
+        let [Action::Create { object, .. }] = plan.actions().collect::<Vec<_>>()[..] else {
+            panic!("{plan:?}")
+        };
+        assert_eq!(Key::of(object), Key::new("n", "p-data"));
+        assert_eq!(object.str_at(&["metadata", "labels", "a"]), Some("b"));
+        assert_eq!(object.str_at(&["metadata", "annotations", "c"]), Some("d"));
+        assert_eq!(object.str_at(&["spec", "resources", "requests", "storage"]), Some("1Gi"));
+        assert_eq!(object.items_at(&["metadata", "ownerReferences"]), [claims::reference(&pod())]);
+        let again = self::plan(vec![object.clone()]);
+        assert!(again.is_done());
+    }
+
+    #[test]
+    fn a_claim_of_somebody_else_is_left_alone() {
+        let strange = value!({"metadata": {"name": "p-data", "namespace": "n"}});
+        let plan = plan(vec![strange]);
+        assert!(plan.actions().next().is_none());
+        let told = "ephemeral volume data: PVC n/p-data was not created for pod n/p (pod is not owner)";
+        assert_eq!((plan.events[0].reason, plan.events[0].message.as_str()), ("FailedBinding", told));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_told() {
+        let world = World { pod: Some(pod()), claims: vec![] };
+        let report =
+            refused(&plan(vec![]), Status::forbidden("", "persistentvolumeclaims", "p-data", "quota"));
+        let concluded = EphemeralVolumes.conclude(&Key::new("n", "p"), &world, &report, at(0));
+        assert!(concluded.events[0].message.starts_with("ephemeral volume data: create PVC p-data: "));
+        assert!(EphemeralVolumes.plan(&Key::new("n", "p"), &World::default(), at(0)).is_done());
+    }
+}

@@ -236,3 +236,6 @@ fn volume_changed(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
         keys.push(volume.key.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,3 +45,45 @@ impl Controller for VolumeProtection {
         Plan::done().then(update(&kinds::PERSISTENT_VOLUMES, with_finalizer(volume, FINALIZER, hold), ""))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+    use corten_reconcile::Action;
+
+    use super::*;
+    use crate::testing::at;
+
+    #[test]
+    fn bound_volumes_are_held() {
+        let volume = |phase: &str, going: bool, finalizers: Value| {
+            let mut volume =
+                value!({"metadata": {"name": "v", "finalizers": finalizers}, "status": {"phase": phase}});
+            if going {
+                volume.set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+            }
+            volume
+        };
+        let (none, ours) = (value!([]), value!([FINALIZER]));
+        for (phase, going, before, after) in [
+            ("Available", false, none.clone(), Some(ours.clone())),
+            ("Available", false, value!(["x"]), Some(value!(["x", FINALIZER]))),
+            ("Bound", false, ours.clone(), None),
+            ("Bound", true, ours.clone(), None),
+            ("Released", true, ours.clone(), Some(none.clone())),
+            ("Available", true, value!([FINALIZER, "x"]), Some(value!(["x"]))),
+            ("Available", true, none.clone(), None),
+        ] {
+            let plan =
+                VolumeProtection.plan(&Key::default(), &Some(volume(phase, going, before.clone())), at(0));
+            let found = plan.actions().next().map(|action| match action {
+                Action::Update { object, .. } => {
+                    object.at(&["metadata", "finalizers"]).cloned().unwrap_or_else(|| none.clone())
+                }
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(found, after, "{phase} {going} {before:?}");
+        }
+        assert!(VolumeProtection.plan(&Key::default(), &None, at(0)).is_done());
+    }
+}
