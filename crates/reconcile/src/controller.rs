@@ -1,10 +1,16 @@
 //! The shape of a controller: four parts, of which only `observe` sees anything outside its arguments.
+//!
+//! What no cache holds, such as the scale of any kind or metrics, a controller asks for by path before it plans; the
+//! requests are made for it.
 
-use corten_api::{Str, Value};
-use corten_client::{Caches, Change, Key, Kind};
+use std::time::Duration;
+
+use corten_api::Value;
+use corten_base::Backoff;
+use corten_client::{Caches, Change, Error, Key, Kind};
 use jiff::Timestamp;
 
-use crate::{Plan, Report};
+use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
     /// A snapshot of the part of the world that matters for one key.
@@ -13,8 +19,14 @@ pub trait Controller: Send + Sync + 'static {
     /// As `--controllers`, metrics and logs call it.
     fn name(&self) -> &'static str;
 
-    /// The service account whose rights it has; most are called as their controllers are.
+    /// The service account whose rights it has; most are called as their controllers are. Empty for the rights of the
+    /// manager itself.
     fn account(&self) -> &'static str {
+        self.name()
+    }
+
+    /// As metrics call its queue; a controller of several parts has one for each.
+    fn queue(&self) -> &'static str {
         self.name()
     }
 
@@ -24,16 +36,16 @@ pub trait Controller: Send + Sync + 'static {
     /// Reads what matters for a key from the caches. No requests, no clock.
     fn observe(&self, caches: &Caches, key: &Key) -> Self::World;
 
-    /// What has to be asked of the server itself before planning, because caches may be behind and a wrong plan
-    /// could not be undone. Pure; most ask nothing.
-    fn questions(&self, key: &Key, world: &Self::World) -> Vec<Question> {
-        let _ = (key, world);
+    /// The paths that have to be read before a plan can be made. Asked again with what was learned, until there
+    /// are none. Pure.
+    fn ask(&self, world: &Self::World) -> Vec<String> {
+        let _ = world;
         Vec::new()
     }
 
-    /// Takes in the answers, in the order of the questions. Pure.
-    fn learn(&self, world: &mut Self::World, answers: Vec<Value>) {
-        let _ = (world, answers);
+    /// Takes in what was read at a path. Pure.
+    fn learn(&self, world: &mut Self::World, path: &str, answer: Result<Value, Error>) {
+        let _ = (world, path, answer);
     }
 
     /// What is to be done. Pure.
@@ -45,19 +57,21 @@ pub trait Controller: Send + Sync + 'static {
         Plan::done()
     }
 
+    /// How long changes of a kind are collected before what they concern is looked at.
+    fn settle(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
+    }
+
     /// How many keys are worked on at a time.
     fn workers(&self) -> usize {
         5
     }
-}
-
-/// Something only the server knows for sure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
-    /// An object; the answer to one that does not exist is null.
-    Object(&'static Kind, Key),
-    /// Everything of a kind in a namespace, as a list.
-    All(&'static Kind, Str),
 }
 
 /// One kind that a controller follows.
@@ -71,5 +85,10 @@ impl Watch {
     /// The objects a controller is about.
     pub fn own(kind: &'static Kind) -> Watch {
         Watch { kind, keys: |_, change, keys| keys.push(change.object().key.clone()) }
+    }
+
+    /// Objects that are only looked up: their changes concern nobody.
+    pub fn lookup(kind: &'static Kind) -> Watch {
+        Watch { kind, keys: |_, _, _| {} }
     }
 }

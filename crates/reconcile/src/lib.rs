@@ -14,7 +14,7 @@ mod plan;
 mod queue;
 mod selection;
 
-pub use controller::{Controller, Question, Watch};
+pub use controller::{Controller, Watch};
 pub use events::{Event, EventKind, Recorder};
 pub use leader::{Election, Leadership};
 pub use manager::{ClientFor, Manager};

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use corten_api::{Value, meta};
-use corten_client::{Caches, Change, Index, Key, Object, kinds};
-use corten_reconcile::{Controller, Manager, Plan, Question, Step, Watch};
+use corten_api::{Str, Value, meta};
+use corten_client::{Caches, Change, Error, Index, Key, Object, kinds};
+use corten_reconcile::{Controller, Manager, Plan, Step, Watch};
 use jiff::Timestamp;
 
 use super::usage::{is_made_for, is_terminated, refers_to};
-use super::{PODS_BY_CLAIM, claims_of_pod, update, with_finalizer};
+use super::{Asked, PODS_BY_CLAIM, claims_of_pod, update, with_finalizer};
 use crate::conditions;
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -42,8 +42,39 @@ pub(crate) enum World {
     Nothing,
     /// A claim that stays, and whether an unfinished pod uses it.
     Claim(Value, bool),
-    /// The claims of a namespace that go, and the pods that may use them.
-    Going(Vec<Value>, Vec<Value>),
+    Going(Going),
+}
+
+/// The claims of a namespace that go, and the pods that may use them.
+#[derive(Debug, Default)]
+pub(crate) struct Going {
+    namespace: Str,
+    claims: Vec<Value>,
+    pods: Vec<Value>,
+    asked: Asked,
+}
+
+impl Going {
+    /// The claims that no pod holds.
+    fn free(&self) -> impl Iterator<Item = &Value> {
+        self.claims.iter().filter(|claim| !is_held(claim, &self.pods))
+    }
+
+    fn plan(&self) -> Plan {
+        if self.asked == Asked::Failed {
+            return Plan::done().retry();
+        }
+        let release = |claim| {
+            let free = with_finalizer(claim, FINALIZER, false);
+            update(&kinds::PERSISTENT_VOLUME_CLAIMS, free, "")
+        };
+        let actions: Vec<_> = self.free().map(release).collect();
+        let mut plan = Plan::done();
+        if !actions.is_empty() {
+            plan.steps.push(Step::Together(actions));
+        }
+        plan
+    }
 }
 
 impl Controller for ClaimProtection {
@@ -68,8 +99,12 @@ impl Controller for ClaimProtection {
         let users = |claim: &Key| caches.by(&PODS_BY_CLAIM, claim).into_iter().map(|pod| pod.tree());
         if key.namespace.is_empty() {
             let going = caches.by(&GOING_CLAIMS_BY_NAMESPACE, key);
-            let pods = going.iter().flat_map(|claim| users(&claim.key)).collect();
-            return World::Going(going.iter().map(|claim| claim.tree()).collect(), pods);
+            return World::Going(Going {
+                namespace: key.name.clone(),
+                claims: going.iter().map(|claim| claim.tree()).collect(),
+                pods: going.iter().flat_map(|claim| users(&claim.key)).collect(),
+                asked: Asked::NotYet,
+            });
         }
         match caches.of(&kinds::PERSISTENT_VOLUME_CLAIMS).get(key) {
             Some(claim) if !claim.deleting => {
@@ -82,19 +117,20 @@ impl Controller for ClaimProtection {
     }
 
     /// A pod that uses a claim may be newer than the cache.
-    fn questions(&self, key: &Key, world: &World) -> Vec<Question> {
+    fn ask(&self, world: &World) -> Vec<String> {
         match world {
-            World::Going(going, pods) if going.iter().any(|claim| !is_held(claim, pods)) => {
-                vec![Question::All(&kinds::PODS, key.name.clone())]
+            World::Going(going) if going.asked == Asked::NotYet && going.free().next().is_some() => {
+                vec![kinds::PODS.collection(&going.namespace)]
             }
             _ => Vec::new(),
         }
     }
 
-    fn learn(&self, world: &mut World, answers: Vec<Value>) {
-        if let World::Going(_, pods) = world {
-            let found = answers.iter().flat_map(|list| list.items_at(&["items"]));
-            pods.extend(found.cloned());
+    fn learn(&self, world: &mut World, _: &str, answer: Result<Value, Error>) {
+        if let World::Going(going) = world
+            && let Some(list) = going.asked.answer(answer)
+        {
+            going.pods.extend_from_slice(list.items_at(&["items"]));
         }
     }
 
@@ -102,19 +138,7 @@ impl Controller for ClaimProtection {
         match world {
             World::Nothing => Plan::done(),
             World::Claim(claim, used) => stays(claim, *used, now),
-            World::Going(going, pods) => {
-                let free = going.iter().filter(|claim| !is_held(claim, pods));
-                let release = |claim| {
-                    let free = with_finalizer(claim, FINALIZER, false);
-                    update(&kinds::PERSISTENT_VOLUME_CLAIMS, free, "")
-                };
-                let actions: Vec<_> = free.map(release).collect();
-                let mut plan = Plan::done();
-                if !actions.is_empty() {
-                    plan.steps.push(Step::Together(actions));
-                }
-                plan
-            }
+            World::Going(going) => going.plan(),
         }
     }
 }

@@ -36,7 +36,7 @@ impl Controller for Expander {
     fn watches(&self) -> Vec<Watch> {
         vec![
             Watch { kind: &kinds::PERSISTENT_VOLUME_CLAIMS, keys: claim_changed },
-            Watch { kind: &kinds::PERSISTENT_VOLUMES, keys: |_, _, _| {} },
+            Watch::lookup(&kinds::PERSISTENT_VOLUMES),
         ]
     }
 

@@ -56,8 +56,8 @@ impl Controller for LocalPath {
         vec![
             Watch { kind: &kinds::PERSISTENT_VOLUME_CLAIMS, keys: claim_changed },
             Watch { kind: &kinds::PERSISTENT_VOLUMES, keys: volume_changed },
-            Watch { kind: &kinds::STORAGE_CLASSES, keys: |_, _, _| {} },
-            Watch { kind: &kinds::NODES, keys: |_, _, _| {} },
+            Watch::lookup(&kinds::STORAGE_CLASSES),
+            Watch::lookup(&kinds::NODES),
         ]
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use corten_api::quantity::Quantity;
 use corten_api::{Str, Value};
-use corten_client::{Index, Key, Kind, Object, View, kinds};
+use corten_client::{Error, Index, Key, Kind, Object, View, kinds};
 use corten_reconcile::Action;
 
 use crate::pods::PodView;
@@ -112,10 +112,35 @@ pub(crate) static CLAIMS_BY_VOLUME: Index = Index {
     },
 };
 
+/// What is known of something only the server itself can say for sure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    #[default]
+    NotYet,
+    Answered,
+    /// There was no answer: nothing that cannot be undone may be done.
+    Failed,
+}
+
+impl Asked {
+    /// The answer, which is null for what is not there.
+    pub(crate) fn answer(&mut self, answer: Result<Value, Error>) -> Option<Value> {
+        let answer = match answer {
+            Err(error) if error.is_not_found() => Ok(Value::Null),
+            answer => answer,
+        };
+        *self = match &answer {
+            Ok(_) if *self != Asked::Failed => Asked::Answered,
+            _ => Asked::Failed,
+        };
+        answer.ok()
+    }
+}
+
 /// The claims a pod uses.
 pub(crate) fn claims_of_pod(pod: &Object) -> impl Iterator<Item = Key> {
     let (view, namespace) = (pod.view::<PodView>(), pod.key.namespace.clone());
-    let names = view.claims.to_vec();
+    let names: Vec<Str> = view.claims.iter().map(|(_, claim)| claim.clone()).collect();
     names.into_iter().map(move |name| Key::new(namespace.clone(), name))
 }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, Index, Key, Object, kinds};
-use corten_reconcile::{Controller, Manager, Plan, Question, Report, Watch};
+use corten_client::{Caches, Change, Error, Index, Key, Object, kinds};
+use corten_reconcile::{Controller, Manager, Plan, Report, Watch};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -137,16 +137,18 @@ impl Controller for Attacher {
     }
 
     /// A node may have begun to mount what the cache says it has let go of.
-    fn questions(&self, _: &Key, world: &World) -> Vec<Question> {
+    fn ask(&self, world: &World) -> Vec<String> {
         match world {
             World::Volume(world) => world.questions(),
             _ => Vec::new(),
         }
     }
 
-    fn learn(&self, world: &mut World, answers: Vec<Value>) {
-        if let World::Volume(world) = world {
-            world.nodes.extend(answers.into_iter().map(|node| (meta::name(&node).into(), node)));
+    fn learn(&self, world: &mut World, _: &str, answer: Result<Value, Error>) {
+        if let World::Volume(world) = world
+            && let Some(node) = world.asked.answer(answer).filter(|node| !node.is_null())
+        {
+            world.nodes.insert(meta::name(&node).into(), node);
         }
     }
 

@@ -88,7 +88,7 @@ impl NodeWorld {
     }
 
     /// What is newly attached and needed. What nobody needs is on its way to be detached and is not told again.
-    fn new(&self) -> impl Iterator<Item = &Attached> {
+    fn untold(&self) -> impl Iterator<Item = &Attached> {
         self.attached.iter().filter(|volume| !volume.pods.is_empty() && !self.is_listed(&volume.name))
     }
 
@@ -99,8 +99,8 @@ impl NodeWorld {
         };
         let before = listed(&self.node);
         let mut now: Vec<Value> = before.iter().filter(is_attached).cloned().collect();
-        now.extend(self.new().map(|attached| value!({"name": (attached.name.clone()), "devicePath": ""})));
-        if now.len() == before.len() && self.new().next().is_none() {
+        now.extend(self.untold().map(|attached| value!({"name": (attached.name.clone()), "devicePath": ""})));
+        if now.len() == before.len() && self.untold().next().is_none() {
             return Plan::done();
         }
         Plan::done().then(told(&self.node, now))
@@ -109,7 +109,7 @@ impl NodeWorld {
     pub(super) fn conclude(&self, report: &Report) -> Plan {
         let mut plan = Plan::done();
         if report.is_success() {
-            for attached in self.new() {
+            for attached in self.untold() {
                 // Upstream's message ends so, too.
                 let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", attached.volume);
                 let event = |pod| Event::normal(COMPONENT, pod, "SuccessfulAttachVolume", message.clone());

@@ -130,7 +130,9 @@ fn the_server_is_asked_before_a_volume_is_detached() {
     assert_eq!(asks(&world(&[], &[attachment("one")], &[node("one", true)])), 0);
     let attacher = Attacher { options: AttachOptions::default(), memory: Mutex::default() };
     let mut seen = World::Volume(Box::new(world(&[], &[attachment("one")], &[node("one", false)])));
-    attacher.learn(&mut seen, vec![node("one", true)]);
+    assert_eq!(attacher.ask(&seen), ["/api/v1/nodes/one"]);
+    attacher.learn(&mut seen, "", Ok(node("one", true)));
+    assert!(attacher.ask(&seen).is_empty());
     assert!(attacher.plan(&volume_key("v"), &seen, at(0)).actions().next().is_none(), "it began to mount it");
 }
 

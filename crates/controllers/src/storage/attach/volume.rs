@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
 use corten_client::{Caches, DeleteOptions, Key, kinds};
-use corten_reconcile::{Action, Event, Plan, Question};
+use corten_reconcile::{Action, Event, Plan};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::node::{self, Stage};
 use super::{ATTACHMENTS_BY_VOLUME, AttachOptions, COMPONENT, Memory, unique_name, users};
-use crate::storage::VolumeView;
+use crate::storage::{Asked, VolumeView};
 
 /// What matters for one volume.
 #[derive(Debug, Default)]
@@ -29,6 +29,7 @@ pub(crate) struct VolumeWorld {
     /// The nodes it is attached to, by name, as far as they are there.
     pub(super) nodes: HashMap<Str, Value>,
     pub(super) memory: Memory,
+    pub(super) asked: Asked,
 }
 
 pub(super) fn observe(caches: &Caches, name: &Str) -> Option<VolumeWorld> {
@@ -53,6 +54,7 @@ pub(super) fn observe(caches: &Caches, name: &Str) -> Option<VolumeWorld> {
         nodes: found.collect(),
         attachments,
         memory: Memory::default(),
+        asked: Asked::NotYet,
     })
 }
 
@@ -99,14 +101,20 @@ impl VolumeWorld {
         self.stage(node).is_none_or(|stage| stage.in_use.iter().any(|used| *used == name))
     }
 
-    pub(super) fn questions(&self) -> Vec<Question> {
+    pub(super) fn questions(&self) -> Vec<String> {
+        if self.asked != Asked::NotYet {
+            return Vec::new();
+        }
         let detached = self.unneeded().map(node_of).filter(|node| !self.is_mounted(node));
-        detached.map(|node| Question::Object(&kinds::NODES, Key::new("", node))).collect()
+        detached.map(|node| kinds::NODES.path("", node, "")).collect()
     }
 
     /// What is to be done, and what has to be remembered until the next time.
     pub(super) fn decide(&self, options: &AttachOptions, now: Timestamp) -> (Plan, Memory) {
         let (mut plan, mut memory) = (Plan::done(), Memory::default());
+        if self.asked == Asked::Failed {
+            return (plan.retry(), self.memory.clone());
+        }
         if !self.attachable {
             return (plan, memory);
         }

@@ -14,8 +14,8 @@ mod tests;
 mod volumes;
 
 use corten_api::{Str, Value};
-use corten_client::{Caches, Change, Index, Key, kinds};
-use corten_reconcile::{Controller, Manager, Plan, Question, Watch};
+use corten_client::{Caches, Change, Error, Index, Key, kinds};
+use corten_reconcile::{Controller, Manager, Plan, Watch};
 use jiff::Timestamp;
 
 use super::{CLAIMS_BY_VOLUME, ClaimView, PODS_BY_CLAIM, VOLUMES_BY_CLAIM, VolumeView};
@@ -114,16 +114,16 @@ impl Controller for Binder {
         }
     }
 
-    fn questions(&self, _: &Key, world: &World) -> Vec<Question> {
+    fn ask(&self, world: &World) -> Vec<String> {
         match world {
             World::Volume(world) => world.question().into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    fn learn(&self, world: &mut World, answers: Vec<Value>) {
+    fn learn(&self, world: &mut World, _: &str, answer: Result<Value, Error>) {
         if let World::Volume(world) = world {
-            world.claim = answers.into_iter().next().filter(|claim| !claim.is_null());
+            world.claim = world.asked.answer(answer).filter(|claim| !claim.is_null());
         }
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use corten_api::{Str, Value, meta};
 use corten_client::{Caches, Key, View, kinds};
-use corten_reconcile::{Event, Plan, Question};
+use corten_reconcile::{Event, Plan};
 
 use super::{COMPONENT, binding};
 use crate::pods::Pod;
 use crate::storage::{
-    MIGRATED_TO, PODS_BY_CLAIM, PROVISIONED_BY, VolumeView, annotation, is_block, migration, update,
+    Asked, MIGRATED_TO, PODS_BY_CLAIM, PROVISIONED_BY, VolumeView, annotation, is_block, migration, update,
     with_finalizer,
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct VolumeWorld {
     pub(super) view: VolumeView,
     /// The claim of the name it is for.
     pub(super) claim: Option<Value>,
+    pub(super) asked: Asked,
     /// The unfinished pods that use the claim of that name.
     pub(super) users: Vec<Str>,
 }
@@ -44,7 +45,7 @@ pub(super) fn observe(caches: &Caches, key: &Key) -> Option<VolumeWorld> {
 
 impl VolumeWorld {
     /// A volume whose claim is not in the cache may be newer than the cache: releasing it would lose its data.
-    pub(super) fn question(&self) -> Option<Question> {
+    pub(super) fn question(&self) -> Option<String> {
         let (key, uid) = self.view.claim.as_ref()?;
         if uid.is_empty() {
             return None;
@@ -53,12 +54,16 @@ impl VolumeWorld {
             Some(claim) => meta::uid(claim) != uid,
             None => !matches!(self.view.phase.as_str(), "Released" | "Failed"),
         };
-        doubtful.then(|| Question::Object(&kinds::PERSISTENT_VOLUME_CLAIMS, key.clone()))
+        let path = || kinds::PERSISTENT_VOLUME_CLAIMS.path(&key.namespace, &key.name, "");
+        (doubtful && self.asked == Asked::NotYet).then(path)
     }
 }
 
 pub(super) fn plan(world: &VolumeWorld) -> Plan {
     let volume = &world.volume;
+    if world.asked == Asked::Failed {
+        return Plan::done().retry();
+    }
     if let Some(amended) = amended(volume) {
         return Plan::done().then(update(&kinds::PERSISTENT_VOLUMES, amended, ""));
     }

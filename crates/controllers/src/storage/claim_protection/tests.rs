@@ -38,9 +38,13 @@ fn plan(world: &World) -> Plan {
     ClaimProtection.plan(&Key::default(), world, at(0))
 }
 
+fn going_with(claims: &[Value], pods: &[Value]) -> Going {
+    Going { namespace: "n".into(), claims: claims.to_vec(), pods: pods.to_vec(), asked: Asked::NotYet }
+}
+
 /// The claims that are let go.
 fn released(going: &[Value], pods: &[Value]) -> Vec<String> {
-    let plan = plan(&World::Going(going.to_vec(), pods.to_vec()));
+    let plan = plan(&World::Going(going_with(going, pods)));
     let name = |action: &Action| match action {
         Action::Update { object, subresource: "", .. } => {
             assert_eq!(meta::finalizers(object).count(), 0);
@@ -86,15 +90,18 @@ fn an_ephemeral_claim_goes_with_its_pod() {
 
 #[test]
 fn the_server_is_asked_once_for_all_claims_of_a_namespace() {
-    let namespace = Key::new("", "n");
-    let mut world = World::Going(vec![held("a"), held("b"), held("c")], vec![using("a")]);
-    let asked = ClaimProtection.questions(&namespace, &world);
-    assert_eq!(asked, [Question::All(&kinds::PODS, "n".into())]);
-    ClaimProtection.learn(&mut world, vec![value!({"items": [(using("b"))]})]);
-    let World::Going(going, pods) = &world else { panic!() };
-    assert_eq!(released(going, pods), ["c"]);
-    let used = World::Going(vec![held("a")], vec![using("a")]);
-    assert!(ClaimProtection.questions(&namespace, &used).is_empty(), "one that is used is not let go anyway");
+    let mut world = World::Going(going_with(&[held("a"), held("b"), held("c")], &[using("a")]));
+    assert_eq!(ClaimProtection.ask(&world), ["/api/v1/namespaces/n/pods"]);
+    ClaimProtection.learn(&mut world, "", Ok(value!({"items": [(using("b"))]})));
+    assert!(ClaimProtection.ask(&world).is_empty());
+    let World::Going(going) = &world else { panic!() };
+    assert_eq!(released(&going.claims, &going.pods), ["c"]);
+    let used = World::Going(going_with(&[held("a")], &[using("a")]));
+    assert!(ClaimProtection.ask(&used).is_empty(), "one that is used is not let go anyway");
+    let mut unknown = World::Going(going_with(&[held("c")], &[]));
+    ClaimProtection.learn(&mut unknown, "", Err(corten_api::Status::internal("no").into()));
+    let plan = plan(&unknown);
+    assert!(plan.retry && plan.steps.is_empty(), "nothing is let go without an answer");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What becomes of volumes.
 
+use corten_api::Status;
+
 use super::*;
 use crate::storage::binder::volumes::VolumeWorld;
 
 fn world(volume: Value, claim: Option<Value>) -> VolumeWorld {
     let view = VolumeView::of(&volume);
-    VolumeWorld { volume, view, claim, users: Vec::new() }
+    VolumeWorld { volume, view, claim, ..VolumeWorld::default() }
 }
 
 fn planned(volume: Value, claim: Option<Value>) -> Plan {
@@ -52,16 +54,26 @@ fn binding_is_finished_by_the_claim() {
 fn the_server_is_asked_before_a_volume_is_released() {
     let (claim, volume) = bound_pair();
     let asks = |volume: Value, claim: Option<Value>| {
-        binder().questions(&Key::default(), &World::Volume(Box::new(world(volume, claim)))).len()
+        binder().ask(&World::Volume(Box::new(world(volume, claim)))).len()
     };
     assert_eq!(asks(volume.clone(), None), 1);
     assert_eq!(asks(volume.clone(), Some(with(claim.clone(), &["metadata", "uid"], "older"))), 1);
     assert_eq!(asks(volume.clone(), Some(claim.clone())), 0);
     assert_eq!(asks(phase(volume.clone(), "Released"), None), 0, "it was asked before");
     assert_eq!(asks(claimed(volume.clone(), ""), None), 0);
-    let mut seen = World::Volume(Box::new(world(volume, None)));
-    binder().learn(&mut seen, vec![claim]);
-    assert!(plan(seen).is_done(), "the cache was behind");
+    let learned = |answer: Result<Value, corten_client::Error>| {
+        let mut seen = World::Volume(Box::new(world(volume.clone(), None)));
+        binder().learn(&mut seen, "", answer);
+        assert!(binder().ask(&seen).is_empty(), "it is asked once");
+        plan(seen)
+    };
+    assert!(learned(Ok(claim)).is_done(), "the cache was behind");
+    assert_eq!(
+        words(&learned(Err(Status::not_found("", "persistentvolumeclaims", "c").into()))),
+        ["v is Released"]
+    );
+    let unknown = learned(Err(Status::internal("no").into()));
+    assert!(unknown.retry && unknown.steps.is_empty(), "nothing is done without an answer");
 }
 
 #[test]
