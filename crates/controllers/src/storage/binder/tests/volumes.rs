@@ -61,7 +61,7 @@ fn the_server_is_asked_before_a_volume_is_released() {
     assert_eq!(asks(volume.clone(), Some(claim.clone())), 0);
     assert_eq!(asks(phase(volume.clone(), "Released"), None), 0, "it was asked before");
     assert_eq!(asks(claimed(volume.clone(), ""), None), 0);
-    let learned = |answer: Result<Value, corten_client::Error>| {
+    let learned = |answer: Result<Value, Error>| {
         let mut seen = World::Volume(Box::new(world(volume.clone(), None)));
         binder().learn(&mut seen, "", answer);
         assert!(binder().ask(&seen).is_empty(), "it is asked once");
