@@ -39,6 +39,7 @@ mod serviceaccount_token;
 mod servicecidr;
 mod services;
 mod statefulset;
+mod storage;
 mod tainteviction;
 mod taints;
 mod templates;
@@ -58,12 +59,19 @@ pub use endpointslice::EndpointSliceOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+pub use storage::attach::AttachOptions;
+pub use storage::binder::BinderOptions;
+pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub attach_detach: AttachOptions,
+    pub persistent_volume_binder: BinderOptions,
+    /// How volumes are made of directories on nodes; none to make none.
+    pub local_path: Option<LocalPathOptions>,
     pub node_lifecycle: NodeLifecycleOptions,
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
@@ -104,6 +112,15 @@ pub fn start(manager: &Manager, options: Options) {
     }
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(storage::attach::Attacher::new(manager, options.attach_detach));
+    manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
+    manager.run(storage::claim_protection::ClaimProtection::new(manager));
+    manager.run(storage::ephemeral::EphemeralVolumes::new(manager));
+    manager.run(storage::expand::Expander);
+    if let Some(options) = options.local_path {
+        manager.run(storage::local_path::LocalPath { options });
+    }
+    manager.run(storage::volume_protection::VolumeProtection);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
     manager.run(servicecidr::ServiceCidrs);
