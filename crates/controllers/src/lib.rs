@@ -7,6 +7,7 @@
 mod aggregation;
 mod claims;
 mod conditions;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod garbage;
@@ -30,6 +31,7 @@ mod testing;
 mod ttl;
 
 use corten_reconcile::Manager;
+use jiff::tz::TimeZone;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +46,7 @@ pub fn start(manager: &Manager, options: Options) {
     namespace::start(manager);
     podgc::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
+    manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(job::Jobs::default());
