@@ -12,6 +12,7 @@ use corten_apiserver::{
     AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
     go_duration,
 };
+use corten_base::Clock;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -126,12 +127,13 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone(), ..Default::default() };
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
         store,
-        listener,
+        listener: Some(listener),
+        clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
         admission_plugins,
         authorization_modes: args.authorization_mode.clone(),

@@ -86,7 +86,7 @@ async fn work(args: Args) -> anyhow::Result<()> {
             tracing::info!("stopping");
             Ok(())
         }
-        result = lead(&args, client, &manager, Options { root_ca }) => result,
+        result = lead(&args, client, &manager, Options { root_ca, ..Options::default() }) => result,
     }
 }
 
