@@ -87,20 +87,18 @@ pub fn start(manager: &Manager, options: Options) {
     podgc::start(manager);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
-    manager.run(cronjob::CronJobs::new(TimeZone::system()));
-    manager.run(daemonset::DaemonSets);
-    manager.run(deployment::Deployments);
-    manager.run(job::Jobs::default());
-    manager.run(job::OrphanPods);
     manager.run(bootstrap_signer::BootstrapSigner);
     manager.run(certificates::approving::Approving);
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
+    manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {

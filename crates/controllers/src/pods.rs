@@ -24,8 +24,6 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
-    /// What only pods of jobs have.
-    pub(crate) tracking: Option<Arc<Tracking>>,
     /// Since when it is marked as about to be disrupted, by anybody but its node.
     pub(crate) disrupted_since: Option<Timestamp>,
     /// Its volumes that are claims: which volume is which claim.
@@ -35,6 +33,8 @@ pub(crate) struct PodView {
     pub(crate) subdomain: Str,
     /// The ports that have names, of everything that runs for as long as the pod does.
     pub(crate) ports: Box<[NamedPort]>,
+    /// What only pods of jobs have.
+    pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,6 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
-            tracking: Tracking::of_job_pod(pod),
             disrupted_since: disrupted(pod).and_then(|c| at(c.get("lastTransitionTime"))),
             claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(claim).collect(),
             ips: pod
@@ -99,6 +98,7 @@ impl View for PodView {
             hostname: text(&["spec", "hostname"]),
             subdomain: text(&["spec", "subdomain"]),
             ports: named_ports(pod),
+            tracking: Tracking::of_job_pod(pod),
         }
     }
 }

@@ -25,7 +25,7 @@ pub trait Controller: Send + Sync + 'static {
         self.name()
     }
 
-    /// As metrics call its queue; a controller of several parts has several.
+    /// As metrics call its queue; a controller of several parts has one for each.
     fn queue(&self) -> &'static str {
         self.name()
     }
@@ -57,15 +57,15 @@ pub trait Controller: Send + Sync + 'static {
         Plan::done()
     }
 
-    /// How long a key waits after failures.
-    fn retry(&self) -> Backoff {
-        Queue::RETRY
-    }
-
     /// How long changes of a kind are collected before what they concern is looked at.
     fn settle(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
     }
 
     /// How many keys are worked on at a time.
