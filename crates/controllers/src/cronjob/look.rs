@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::times::{NEVER, Never, Times};
-use super::{Child, NAME, World};
+use super::{Child, NAME, World, path};
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl<'a> Look<'a> {
         let status = cron.get("status").cloned().unwrap_or_else(Value::object);
         let mut look = Look { status, old: old_jobs(cron, &world.jobs), ..Look::default() };
         look.note_jobs(cron, &world.jobs);
-        look.note_missing(cron, &world.jobs);
+        look.note_missing(cron, world);
         if !meta::is_deleting(cron) {
             look.schedule(cron, world, here, now);
         }
@@ -87,10 +87,9 @@ impl<'a> Look<'a> {
     }
 
     /// Takes jobs off the list of active ones that are not there any more.
-    fn note_missing(&mut self, cron: &Value, jobs: &[Child]) {
-        let there: HashSet<&str> = jobs.iter().map(|job| job.object.uid.as_str()).collect();
+    fn note_missing(&mut self, cron: &Value, world: &World) {
         let active = self.status.items_at(&["active"]).to_vec();
-        for gone in active.iter().filter(|job| !there.contains(job.str_at(&["uid"]).unwrap_or_default())) {
+        for gone in missing(world, &active).filter(|job| world.asked.get(&path(job)) != Some(&true)) {
             let name = gone.str_at(&["name"]).unwrap_or_default();
             self.tell(cron, "MissingJob", format!("Active job went missing: {name}"));
             remove_active(&mut self.status, gone.str_at(&["uid"]).unwrap_or_default());
@@ -190,6 +189,12 @@ impl<'a> Look<'a> {
         let made = world.jobs.iter().find(|known| known.object.key.name == meta::name(&job));
         self.start = Some(Start { at: due, job, made, replaced });
     }
+}
+
+/// Active jobs that cannot be seen.
+pub(super) fn missing<'a>(world: &World, active: &'a [Value]) -> impl Iterator<Item = &'a Value> {
+    let seen: HashSet<&str> = world.jobs.iter().map(|job| job.object.uid.as_str()).collect();
+    active.iter().filter(move |job| !seen.contains(job.str_at(&["uid"]).unwrap_or_default()))
 }
 
 /// Whether a job is on the list of active ones.

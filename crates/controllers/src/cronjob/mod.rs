@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use corten_api::{Str, Value, meta, time, value};
-use corten_client::{Caches, Change, DeleteOptions, Key, Object, Propagation, kinds};
+use corten_client::{Caches, Change, DeleteOptions, Error, Key, Object, Propagation, kinds};
 use corten_reconcile::{Action, Controller, Event, Outcome, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -48,6 +48,8 @@ pub(crate) struct World {
     /// `None` if it is gone.
     cron: Option<Value>,
     jobs: Vec<Child>,
+    /// Whether active jobs that no cache has are there all the same, by path.
+    asked: HashMap<String, bool>,
     /// Whether its schedule has just changed.
     rescheduled: bool,
 }
@@ -96,7 +98,19 @@ impl Controller for CronJobs {
         let jobs = caches.of(&kinds::JOBS).owned_by(&cron.uid).into_iter().filter(is_own);
         let tree = cron.tree();
         let rescheduled = self.is_rescheduled(key, &tree);
-        World { jobs: jobs.map(Child::from).collect(), rescheduled, cron: Some(tree) }
+        World { jobs: jobs.map(Child::from).collect(), rescheduled, cron: Some(tree), ..World::default() }
+    }
+
+    fn ask(&self, world: &World) -> Vec<String> {
+        let Some(cron) = &world.cron else { return Vec::new() };
+        let paths = look::missing(world, cron.items_at(&["status", "active"])).map(path);
+        paths.filter(|path| !world.asked.contains_key(path)).collect()
+    }
+
+    /// Only what is known to be gone is taken for gone.
+    fn learn(&self, world: &mut World, path: &str, answer: Result<Value, Error>) {
+        let is_gone = answer.is_err_and(|error| error.is_not_found());
+        world.asked.insert(path.to_owned(), !is_gone);
     }
 
     fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
@@ -156,6 +170,12 @@ fn cron_job_of(_: &Caches, change: &Change, keys: &mut Vec<Key>) {
             keys.push(Key::new(job.key.namespace.clone(), owner.name.clone()));
         }
     }
+}
+
+/// Where an active job is.
+fn path(job: &Value) -> String {
+    let text = |key: &str| job.str_at(&[key]).unwrap_or_default();
+    kinds::JOBS.path(text("namespace"), text("name"), "")
 }
 
 /// How the list of active jobs names one.

@@ -77,7 +77,7 @@ fn active(times: &[&str]) -> Value {
 
 fn world(cron: Value, jobs: &[Value]) -> World {
     let jobs = jobs.iter().map(|job| Child::from(cached(job))).collect();
-    World { cron: Some(cron), jobs, rescheduled: false }
+    World { cron: Some(cron), jobs, ..World::default() }
 }
 
 fn controller() -> CronJobs {
@@ -124,7 +124,7 @@ fn jobs_are_started_when_they_are_due() {
     let deadline = |cron: Value, seconds: i64| with(cron, &["spec", "startingDeadlineSeconds"], seconds);
     let create = |time: &str| format!("create {}", name_at(time));
     let running = || vec![job("10:00:00")];
-    let cases: Vec<(&str, Value, Vec<Value>, &str, Vec<String>, Vec<&str>)> = vec![
+    let cases = [
         ("before the first time", cron(), vec![], "09:59:59", vec![], vec![]),
         ("at the first time", cron(), vec![], "10:00:00", vec![create("10:00:00")], vec![]),
         ("only the last of several", cron(), vec![], "12:30:00", vec![create("12:00:00")], vec![]),
@@ -287,6 +287,19 @@ fn the_list_of_active_jobs_is_kept() {
     let status = written(&concluded(&world(replaced, &[job("10:00:00")]), "11:00:00")).unwrap();
     let names: Vec<_> = status.items_at(&["active"]).iter().filter_map(|job| job.str_at(&["name"])).collect();
     assert_eq!(names, [name_at("11:00:00")]);
+}
+
+#[test]
+fn a_job_is_gone_only_if_the_server_says_so() {
+    let controller = controller();
+    let mut world = world(active(&["10:00:00"]), &[]);
+    let path = format!("/apis/batch/v1/namespaces/default/jobs/{}", name_at("10:00:00"));
+    assert_eq!(controller.ask(&world), [path.clone()]);
+    controller.learn(&mut world, &path, Ok(job("10:00:00")));
+    assert!(controller.ask(&world).is_empty());
+    assert!(concluded(&world, "10:30:00").is_done());
+    controller.learn(&mut world, &path, Err(Status::not_found("batch", "jobs", "x").into()));
+    assert_eq!(reasons(&plan(&world, "10:30:00")), ["MissingJob"]);
 }
 
 #[test]
