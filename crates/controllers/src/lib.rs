@@ -9,6 +9,7 @@ mod bootstrap_signer;
 mod certificates;
 mod claims;
 mod conditions;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 
 use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
+use jiff::tz::TimeZone;
 
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
@@ -97,6 +99,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(certificates::approving::Approving);
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
+    manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(endpoints::Endpoints::new(options.endpoints));
