@@ -17,9 +17,11 @@ mod limits;
 mod namespace;
 mod namespaces;
 mod placement;
+mod podautoscaler;
 mod podgc;
 mod pods;
 mod replicaset;
+mod resources;
 mod rootca;
 mod selectors;
 mod serviceaccount;
@@ -31,11 +33,14 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use podautoscaler::HorizontalPodAutoscalerOptions;
+
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
 }
 
 /// Starts every controller.
@@ -47,6 +52,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });

@@ -53,6 +53,11 @@ pub trait Controller: Send + Sync + 'static {
         Plan::done()
     }
 
+    /// Whether what failed is tried again soon, instead of when it is looked at anyway.
+    fn retries(&self) -> bool {
+        true
+    }
+
     /// How many keys are worked on at a time.
     fn workers(&self) -> usize {
         5

@@ -149,7 +149,7 @@ impl<C: Controller> Worker<C> {
         loop {
             let key = self.queue.next().await;
             let (failed, again_after) = self.reconcile(&key).await;
-            self.queue.done(&key, failed, again_after);
+            self.queue.done(&key, failed && self.controller.retries(), again_after);
         }
     }
 
