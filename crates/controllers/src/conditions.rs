@@ -72,3 +72,12 @@ pub(crate) fn remove(status: &mut Value, kind: &str) {
         status.remove(&["conditions"]);
     }
 }
+
+/// Makes a condition that is there one that does not hold, for the reason it has.
+pub(crate) fn fail(object: &mut Value, kind: &str, now: Timestamp) {
+    let list = object.make_object().entry("status").make_object().entry("conditions").make_array();
+    for condition in list.iter_mut().filter(|c| c.str_at(&["type"]) == Some(kind)) {
+        condition.set(&["status"], "False");
+        condition.set(&["lastTransitionTime"], time::format(now));
+    }
+}

@@ -1,7 +1,9 @@
 //! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
 
 mod alone;
+mod flags;
 mod serving;
+mod workload_flags;
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use corten_controllers::Options;
 use corten_reconcile::Manager;
 
 pub(crate) use alone::{Args, run};
+pub(crate) use flags::ControllerFlags;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 

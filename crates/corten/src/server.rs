@@ -12,13 +12,14 @@ use corten_apiserver::{
     AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
     go_duration,
 };
+use corten_base::Clock;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
@@ -84,6 +85,20 @@ pub(crate) struct Args {
     accept_data_loss: bool,
     #[command(flatten)]
     authentication: authentication::Flags,
+    #[command(flatten)]
+    controllers: ControllerFlags,
+}
+
+impl Args {
+    /// What controllers have to be told.
+    fn controller_options(&self, ca_pem: &str) -> corten_controllers::Options {
+        let mut options = corten_controllers::Options {
+            root_ca: ca_pem.to_owned(),
+            ..corten_controllers::Options::default()
+        };
+        self.controllers.apply(&mut options);
+        options
+    }
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -126,12 +141,13 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = args.controller_options(&pki.ca_pem);
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
         store,
-        listener,
+        listener: Some(listener),
+        clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
         admission_plugins,
         authorization_modes: args.authorization_mode.clone(),
@@ -143,7 +159,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
-    let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
+    let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
     tracing::info!(

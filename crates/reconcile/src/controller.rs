@@ -3,11 +3,14 @@
 //! What no cache holds, such as the scale of any kind or metrics, a controller asks for by path before it plans; the
 //! requests are made for it.
 
+use std::time::Duration;
+
 use corten_api::Value;
+use corten_base::Backoff;
 use corten_client::{Caches, Change, Error, Key, Kind};
 use jiff::Timestamp;
 
-use crate::{Plan, Report};
+use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
     /// A snapshot of the part of the world that matters for one key.
@@ -16,12 +19,13 @@ pub trait Controller: Send + Sync + 'static {
     /// As `--controllers`, metrics and logs call it.
     fn name(&self) -> &'static str;
 
-    /// The service account whose rights it has; most are called as their controllers are.
+    /// The service account whose rights it has; most are called as their controllers are. Empty for the rights of the
+    /// manager itself.
     fn account(&self) -> &'static str {
         self.name()
     }
 
-    /// As metrics call its queue; a controller of several parts has several.
+    /// As metrics call its queue; a controller of several parts has one for each.
     fn queue(&self) -> &'static str {
         self.name()
     }
@@ -53,9 +57,15 @@ pub trait Controller: Send + Sync + 'static {
         Plan::done()
     }
 
-    /// Whether what failed is tried again soon, instead of when it is looked at anyway.
-    fn retries(&self) -> bool {
-        true
+    /// How long changes of a kind are collected before what they concern is looked at.
+    fn settle(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
     }
 
     /// How many keys are worked on at a time.

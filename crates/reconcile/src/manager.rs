@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_base::Clock;
+use corten_base::{Backoff, Clock};
 use corten_client::{Caches, Client, Key};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -59,9 +59,9 @@ impl Manager {
         metrics::text(&figures)
     }
 
-    /// A client in a controller's own identity.
+    /// A client in a controller's own identity; in this manager's if it has none.
     pub fn client_for(&self, controller: &'static str) -> Client {
-        (self.client_for)(controller)
+        if controller.is_empty() { self.client.clone() } else { (self.client_for)(controller) }
     }
 
     pub fn client(&self) -> &Client {
@@ -87,7 +87,11 @@ impl Manager {
 
     /// A queue that is counted among this manager's own.
     pub fn queue(&self, name: &'static str) -> Arc<Queue> {
-        let queue = Arc::new(Queue::new(self.clock.clone()));
+        self.queue_retrying(name, Queue::RETRY)
+    }
+
+    fn queue_retrying(&self, name: &'static str, retry: Backoff) -> Arc<Queue> {
+        let queue = Arc::new(Queue::retrying(self.clock.clone(), retry));
         self.queues.lock().push((name, queue.clone()));
         queue
     }
@@ -98,14 +102,19 @@ impl Manager {
             return;
         }
         let controller = Arc::new(controller);
-        let queue = self.queue(controller.queue());
+        let queue = self.queue_retrying(controller.queue(), controller.retry());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
+            let settle = controller.settle(watch.kind);
             self.caches.of(watch.kind).subscribe(move |change| {
                 let mut keys = Vec::new();
                 (watch.keys)(&caches, change, &mut keys);
                 for key in keys {
-                    queue.add(key);
+                    if settle.is_zero() {
+                        queue.add(key);
+                    } else {
+                        queue.add_after(key, settle);
+                    }
                 }
             });
         }
@@ -149,7 +158,7 @@ impl<C: Controller> Worker<C> {
         loop {
             let key = self.queue.next().await;
             let (failed, again_after) = self.reconcile(&key).await;
-            self.queue.done(&key, failed && self.controller.retries(), again_after);
+            self.queue.done(&key, failed, again_after);
         }
     }
 
@@ -169,11 +178,11 @@ impl<C: Controller> Worker<C> {
         if !written.is_empty() {
             self.pending.lock().insert(key.clone(), written);
         }
+        let mut failed = plan.retry || conclusion.retry;
         let Plan { events, requeue_after, .. } = plan;
         for event in events.into_iter().chain(conclusion.events) {
             self.recorder.record(event);
         }
-        let mut failed = false;
         for (action, error) in report.failures().chain(concluded.failures()) {
             // Nothing can be made in a namespace that is going, and nothing has to be.
             if error.has_cause("NamespaceTerminating") {
@@ -211,7 +220,7 @@ impl<C: Controller> Worker<C> {
                 execute::seen(&self.caches, written).await;
             }
         };
-        if tokio::time::timeout(STALE, seen).await.is_err() {
+        if self.clock.timeout(STALE, seen).await.is_none() {
             tracing::debug!(controller = self.controller.name(), %key, "caches are behind");
         }
     }

@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, Key, Object, kinds};
+use corten_client::{Caches, Change, Key, kinds};
 use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use crate::claims::{self, Claims};
+use crate::nodes::NodeView;
 use crate::pods::{self, Pod};
-use crate::{hashes, history, placement, selectors};
+use crate::{hashes, history, selectors};
 use nodes::Node;
 
 /// What its events are signed with.
@@ -210,8 +211,8 @@ fn sets_of_owned(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
 /// Every set, if a node came, went, or changed in what sets go by. What nodes report of themselves does not matter.
 fn sets_on_node(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     if let (Some(old), Some(new)) = (&change.old, &change.new) {
-        let taints = |node: &Object| node.view::<placement::NodeTaints>();
-        if old.labels == new.labels && taints(old) == taints(new) {
+        let same_taints = old.view::<NodeView>().taints == new.view::<NodeView>().taints;
+        if old.labels == new.labels && same_taints {
             return;
         }
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Value, meta, time};
+use corten_base::Backoff;
 use corten_client::{Caches, Change, Error, Key, Object, kinds};
 use corten_reconcile::{Action, Controller, Event, Plan, Report, Watch};
 use jiff::Timestamp;
@@ -232,8 +233,8 @@ impl Controller for HorizontalPodAutoscalers {
     }
 
     /// Autoscalers are looked at when it is time, whatever happened the last time.
-    fn retries(&self) -> bool {
-        false
+    fn retry(&self) -> Backoff {
+        Backoff { first: self.options.sync_period, longest: self.options.sync_period }
     }
 }
 
