@@ -29,9 +29,11 @@ mod nodelifecycle;
 mod nodes;
 mod nodettl;
 mod placement;
+mod podautoscaler;
 mod podgc;
 mod pods;
 mod replicaset;
+mod resources;
 mod rootca;
 mod secrets;
 mod selectors;
@@ -64,6 +66,7 @@ pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 pub use storage::attach::AttachOptions;
 pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
+pub use podautoscaler::HorizontalPodAutoscalerOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +77,7 @@ pub struct Options {
     pub persistent_volume_binder: BinderOptions,
     /// How volumes are made of directories on nodes; none to make none.
     pub local_path: Option<LocalPathOptions>,
+    pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
     pub node_lifecycle: NodeLifecycleOptions,
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
@@ -102,6 +106,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });

@@ -3,6 +3,7 @@
 mod alone;
 mod flags;
 mod serving;
+mod workload_flags;
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    controllers: controller_manager::ControllerFlags,
+    controllers: ControllerFlags,
 }
 
 impl Args {

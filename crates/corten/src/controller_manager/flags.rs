@@ -2,6 +2,8 @@
 
 use corten_controllers::Options;
 
+use super::workload_flags::WorkloadFlags;
+
 #[derive(clap::Args)]
 pub(crate) struct ControllerFlags {
     /// Wait for as long as it takes until nodes that are not ready have unmounted their volumes.
@@ -10,6 +12,8 @@ pub(crate) struct ControllerFlags {
     /// Ask provisioners for volumes that claims need.
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_dynamic_provisioning: bool,
+    #[command(flatten)]
+    workloads: WorkloadFlags,
 }
 
 impl ControllerFlags {
@@ -17,5 +21,6 @@ impl ControllerFlags {
     pub(crate) fn apply(&self, options: &mut Options) {
         options.attach_detach.disable_force_detach_on_timeout = self.disable_force_detach_on_timeout;
         options.persistent_volume_binder.enable_dynamic_provisioning = self.enable_dynamic_provisioning;
+        self.workloads.apply(options);
     }
 }
