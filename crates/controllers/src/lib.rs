@@ -15,6 +15,7 @@ mod history;
 mod limits;
 mod namespace;
 mod namespaces;
+mod nodeipam;
 mod nodelifecycle;
 mod nodes;
 mod nodettl;
@@ -34,23 +35,29 @@ mod ttl;
 
 use corten_reconcile::Manager;
 
+pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+pub use podgc::PodGcOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
+    /// Where the addresses of pods come from; none if nodes get them elsewhere.
+    pub node_ipam: Option<NodeIpamOptions>,
     pub node_lifecycle: NodeLifecycleOptions,
+    pub pod_gc: PodGcOptions,
 }
 
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
+    nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
-    podgc::start(manager);
+    podgc::start(manager, options.pod_gc);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);

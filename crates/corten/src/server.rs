@@ -18,10 +18,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
+
+/// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
+const CLUSTER_CIDR: &str = "10.244.0.0/16";
+const LARGE_CLUSTER_CIDR: &str = "10.224.0.0/11";
 
 // As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
@@ -84,6 +88,22 @@ pub(crate) struct Args {
     accept_data_loss: bool,
     #[command(flatten)]
     authentication: authentication::Flags,
+    #[command(flatten)]
+    controllers: ControllerFlags,
+}
+
+impl Args {
+    /// What controllers have to be told.
+    fn controller_options(&self, ca_pem: &str) -> anyhow::Result<corten_controllers::Options> {
+        let mut options = corten_controllers::Options {
+            root_ca: ca_pem.to_owned(),
+            ..corten_controllers::Options::default()
+        };
+        let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
+        let services = self.service_cluster_ip_range.to_string();
+        self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
+        Ok(options)
+    }
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -126,7 +146,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = args.controller_options(&pki.ca_pem)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -143,7 +163,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
-    let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
+    let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
     tracing::info!(
