@@ -47,6 +47,23 @@ pub(crate) fn set(status: &mut Value, mut condition: Value) {
     list.push(condition);
 }
 
+/// Puts a condition into a status in the place of the one of its type, whose time of transition it keeps unless it
+/// is another status.
+pub(crate) fn put(status: &mut Value, mut condition: Value) {
+    let list = status.make_object().entry("conditions").make_array();
+    match list.iter_mut().find(|known| known.get("type") == condition.get("type")) {
+        Some(known) => {
+            if known.get("status") == condition.get("status")
+                && let Some(since) = known.get("lastTransitionTime")
+            {
+                condition.set(&["lastTransitionTime"], since.clone());
+            }
+            *known = condition;
+        }
+        None => list.push(condition),
+    }
+}
+
 /// Takes a condition out of a status.
 pub(crate) fn remove(status: &mut Value, kind: &str) {
     let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };

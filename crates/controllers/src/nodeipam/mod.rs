@@ -214,7 +214,7 @@ mod tests {
         allocator.occupy(&["10.244.0.0/24".into()]).unwrap();
         assert_eq!(texts(&allocator.allocate().unwrap()), ["10.244.1.0/24"]);
         for bad in [&["10.9.0.0/24"][..], &["garbage"], &["10.244.5.0/24", "fd00::/64"]] {
-            let bad: Vec<Str> = bad.iter().map(|cidr| Str::new(cidr)).collect();
+            let bad: Vec<Str> = bad.iter().map(Str::new).collect();
             assert!(allocator.occupy(&bad).is_err(), "{bad:?}");
         }
     }
