@@ -25,6 +25,7 @@ mod limits;
 mod mirroring;
 mod namespace;
 mod namespaces;
+mod nodeipam;
 mod nodelifecycle;
 mod nodes;
 mod nodettl;
@@ -62,11 +63,13 @@ pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
+pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 pub use storage::attach::AttachOptions;
 pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 pub use podautoscaler::HorizontalPodAutoscalerOptions;
+pub use podgc::PodGcOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -78,7 +81,10 @@ pub struct Options {
     /// How volumes are made of directories on nodes; none to make none.
     pub local_path: Option<LocalPathOptions>,
     pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
+    /// Where the addresses of pods come from; none if nodes get them elsewhere.
+    pub node_ipam: Option<NodeIpamOptions>,
     pub node_lifecycle: NodeLifecycleOptions,
+    pub pod_gc: PodGcOptions,
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
@@ -94,9 +100,10 @@ pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     legacy_token_cleaner::start(manager, options.legacy_token_cleaner);
     namespace::start(manager);
+    nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
-    podgc::start(manager);
+    podgc::start(manager, options.pod_gc);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);

@@ -2,6 +2,7 @@
 
 mod alone;
 mod flags;
+mod node_flags;
 mod serving;
 mod workload_flags;
 
@@ -15,6 +16,7 @@ use corten_reconcile::Manager;
 
 pub(crate) use alone::{Args, run};
 pub(crate) use flags::ControllerFlags;
+pub(crate) use node_flags::AddressDefaults;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
@@ -37,11 +39,13 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
         of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
     let manager = Manager::new(client, Box::new(client_for), Clock::real());
+    let networks_assigned = parts.controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
     if parts.simulated_nodes > 0 {
-        let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };
+        let options =
+            corten_simulator::Options { nodes: parts.simulated_nodes, bind: true, networks_assigned };
         corten_simulator::start(&manager, &identities, options);
     }
     manager

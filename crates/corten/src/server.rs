@@ -22,10 +22,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, ControllerFlags, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
+
+/// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
+const CLUSTER_CIDR: &str = "10.244.0.0/16";
+const LARGE_CLUSTER_CIDR: &str = "10.224.0.0/11";
 
 // As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
@@ -101,7 +105,7 @@ impl Args {
     }
 
     /// What controllers have to be told.
-    fn controller_options(&self, ca_pem: &str) -> corten_controllers::Options {
+    fn controller_options(&self, ca_pem: &str) -> anyhow::Result<corten_controllers::Options> {
         let storage =
             self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
         // Nodes know no working directory.
@@ -111,8 +115,10 @@ impl Args {
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
-        self.controllers.apply(&mut options);
-        options
+        let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
+        let services = self.service_cluster_ip_range.to_string();
+        self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
+        Ok(options)
     }
 }
 
@@ -156,7 +162,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = args.controller_options(&pki.ca_pem);
+    let controllers = args.controller_options(&pki.ca_pem)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,

@@ -15,7 +15,7 @@ use corten_controllers::Options;
 use corten_pki::parse_kubeconfig;
 use corten_reconcile::{Election, Leadership, Manager, Selection};
 
-use super::{AGENT, ControllerFlags, serving};
+use super::{AGENT, AddressDefaults, ControllerFlags, serving};
 use crate::server::{StopSignals, log_to_stderr, parse_duration};
 
 // As upstream's, a flag that is given twice counts the second time.
@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// The Lease's namespace.
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
+    /// Where the addresses of services come from: not for pods, if nodes are given addresses here.
+    #[arg(long, default_value = "")]
+    service_cluster_ip_range: String,
     #[command(flatten)]
     flags: ControllerFlags,
 }
@@ -79,7 +82,8 @@ async fn work(args: Args) -> anyhow::Result<()> {
         None => credentials.ca_pem.clone(),
     };
     let mut options = Options { root_ca, ..Options::default() };
-    args.flags.apply(&mut options);
+    let services = args.service_cluster_ip_range.clone();
+    args.flags.apply(&mut options, &AddressDefaults { allocate: false, cluster_cidr: "", services })?;
     let manager = Arc::new(OnceLock::new());
     if args.secure_port != 0 {
         let address = SocketAddr::new(args.bind_address, args.secure_port);

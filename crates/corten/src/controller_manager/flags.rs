@@ -2,6 +2,7 @@
 
 use corten_controllers::Options;
 
+use super::node_flags::{AddressDefaults, NodeFlags};
 use super::workload_flags::WorkloadFlags;
 
 #[derive(clap::Args)]
@@ -14,13 +15,16 @@ pub(crate) struct ControllerFlags {
     enable_dynamic_provisioning: bool,
     #[command(flatten)]
     workloads: WorkloadFlags,
+    #[command(flatten)]
+    nodes: NodeFlags,
 }
 
 impl ControllerFlags {
     /// Puts what was said into the options.
-    pub(crate) fn apply(&self, options: &mut Options) {
+    pub(crate) fn apply(&self, options: &mut Options, addresses: &AddressDefaults<'_>) -> anyhow::Result<()> {
         options.attach_detach.disable_force_detach_on_timeout = self.disable_force_detach_on_timeout;
         options.persistent_volume_binder.enable_dynamic_provisioning = self.enable_dynamic_provisioning;
         self.workloads.apply(options);
+        self.nodes.apply(options, addresses).map_err(anyhow::Error::msg)
     }
 }
