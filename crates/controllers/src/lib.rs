@@ -21,6 +21,7 @@ mod namespaces;
 mod placement;
 mod podgc;
 mod pods;
+mod quota;
 mod replicaset;
 mod rootca;
 mod selectors;
@@ -37,6 +38,7 @@ use corten_reconcile::Manager;
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
 pub use mirroring::MirroringOptions;
+pub use quota::QuotaOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +48,7 @@ pub struct Options {
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
     pub mirroring: MirroringOptions,
+    pub quota: QuotaOptions,
 }
 
 /// Starts every controller.
@@ -53,6 +56,7 @@ pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     namespace::start(manager);
     podgc::start(manager);
+    quota::start(manager, options.quota);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
