@@ -17,6 +17,8 @@ mod endpointslice;
 mod garbage;
 mod hashes;
 mod history;
+mod job;
+mod jobs;
 mod legacy_token_cleaner;
 mod limits;
 mod mirroring;
@@ -96,6 +98,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {

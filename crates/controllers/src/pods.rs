@@ -11,6 +11,7 @@ use corten_reconcile::{Action, Event, Outcome};
 use jiff::Timestamp;
 
 use crate::conditions;
+use crate::job::Tracking;
 
 /// What is read off pods again and again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct PodView {
     pub(crate) subdomain: Str,
     /// The ports that have names, of everything that runs for as long as the pod does.
     pub(crate) ports: Box<[NamedPort]>,
+    /// What only pods of jobs have.
+    pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +98,7 @@ impl View for PodView {
             hostname: text(&["spec", "hostname"]),
             subdomain: text(&["spec", "subdomain"]),
             ports: named_ports(pod),
+            tracking: Tracking::of_job_pod(pod),
         }
     }
 }

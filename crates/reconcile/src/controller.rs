@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use corten_api::Value;
+use corten_base::Backoff;
 use corten_client::{Caches, Change, Error, Key, Kind};
 use jiff::Timestamp;
 
-use crate::{Plan, Report};
+use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
     /// A snapshot of the part of the world that matters for one key.
@@ -24,7 +25,7 @@ pub trait Controller: Send + Sync + 'static {
         self.name()
     }
 
-    /// As metrics call its queue; a controller of several parts has several.
+    /// As metrics call its queue; a controller of several parts has one for each.
     fn queue(&self) -> &'static str {
         self.name()
     }
@@ -60,6 +61,11 @@ pub trait Controller: Send + Sync + 'static {
     fn settle(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
     }
 
     /// How many keys are worked on at a time.

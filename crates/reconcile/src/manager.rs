@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_base::Clock;
+use corten_base::{Backoff, Clock};
 use corten_client::{Caches, Client, Key};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -87,7 +87,11 @@ impl Manager {
 
     /// A queue that is counted among this manager's own.
     pub fn queue(&self, name: &'static str) -> Arc<Queue> {
-        let queue = Arc::new(Queue::new(self.clock.clone()));
+        self.queue_retrying(name, Queue::RETRY)
+    }
+
+    fn queue_retrying(&self, name: &'static str, retry: Backoff) -> Arc<Queue> {
+        let queue = Arc::new(Queue::retrying(self.clock.clone(), retry));
         self.queues.lock().push((name, queue.clone()));
         queue
     }
@@ -99,7 +103,7 @@ impl Manager {
             return None;
         }
         let controller = Arc::new(controller);
-        let queue = self.queue(controller.queue());
+        let queue = self.queue_retrying(controller.queue(), controller.retry());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
             let settle = controller.settle(watch.kind);
