@@ -30,7 +30,7 @@ fn check(claim: &Value, old: &Value, expands: impl Fn(&str) -> bool) -> Result<(
         return Err("Only bound persistent volume claims can be expanded");
     }
     let class = storage_class(claim);
-    if class.is_empty() || class != self::storage_class(old) || !expands(class) {
+    if class.is_empty() || class != storage_class(old) || !expands(class) {
         return Err(
             "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
         );

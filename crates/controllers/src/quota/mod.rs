@@ -143,15 +143,18 @@ impl World {
         });
         let is_quiet = noise.is_zero();
         let again = Plan::done().again_after(if is_quiet { sync_period } else { noise });
-        if is_taken_up(quota) && !is_quiet {
+        let list = |path: [&str; 2]| resource_list::read(quota.at(&path));
+        let (hard, known) = (list(["spec", "hard"]), list(["status", "used"]));
+        let is_taken_up = is_equal(&hard, &list(["status", "hard"]));
+        let is_counted = hard.keys().eq(known.keys());
+        if is_taken_up && is_counted && !is_quiet {
             return again;
         }
-        let known = resource_list::read(quota.at(&["status", "used"]));
         let mut used = usage(quota, &self.objects, now);
         if !is_quiet {
             give_nothing_back(&mut used, &known);
         }
-        if is_taken_up(quota) && is_equal(&used, &known) {
+        if is_taken_up && is_equal(&used, &known) {
             return again;
         }
         let mut object = quota.clone();
@@ -160,12 +163,6 @@ impl World {
         object.set(&["status", "used"], resource_list::write(&used));
         again.then(Action::Update { kind: &kinds::RESOURCE_QUOTAS, object, subresource: "status" })
     }
-}
-
-/// Whether the status has the limits as they are, and says how much of them is used.
-fn is_taken_up(quota: &Value) -> bool {
-    let list = |path: [&str; 2]| resource_list::read(quota.at(&path));
-    quota.at(&["status", "used"]).is_some() && is_equal(&list(["spec", "hard"]), &list(["status", "hard"]))
 }
 
 fn is_equal(a: &ResourceList, b: &ResourceList) -> bool {
