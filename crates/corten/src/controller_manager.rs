@@ -1,6 +1,7 @@
 //! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
 
 mod alone;
+mod network_flags;
 mod serving;
 
 use std::sync::Arc;

@@ -95,7 +95,7 @@ fn everything_is_counted_by_its_rules() {
         (
             "anything",
             r#"{"count/widgets.example.com":"9"}"#,
-            objects("example.com", "widgets", &[widget.clone()]),
+            objects("example.com", "widgets", std::slice::from_ref(&widget)),
             r#"{"count/widgets.example.com":"1"}"#,
         ),
         (

@@ -15,6 +15,7 @@ use corten_controllers::Options;
 use corten_pki::parse_kubeconfig;
 use corten_reconcile::{Election, Leadership, Manager, Selection};
 
+use super::network_flags::NetworkFlags;
 use super::{AGENT, serving};
 use crate::server::{StopSignals, log_to_stderr, parse_duration};
 
@@ -55,6 +56,8 @@ pub(crate) struct Args {
     /// The Lease's namespace.
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
+    #[command(flatten)]
+    network: NetworkFlags,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -76,6 +79,8 @@ async fn work(args: Args) -> anyhow::Result<()> {
         Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?,
         None => credentials.ca_pem.clone(),
     };
+    let mut options = Options { root_ca, ..Options::default() };
+    args.network.apply(&mut options);
     let manager = Arc::new(OnceLock::new());
     if args.secure_port != 0 {
         let address = SocketAddr::new(args.bind_address, args.secure_port);
@@ -86,7 +91,7 @@ async fn work(args: Args) -> anyhow::Result<()> {
             tracing::info!("stopping");
             Ok(())
         }
-        result = lead(&args, client, &manager, Options { root_ca, ..Options::default() }) => result,
+        result = lead(&args, client, &manager, options) => result,
     }
 }
 
