@@ -98,19 +98,20 @@ impl Cache {
 
     /// Everything in a namespace, in order of name; everything there is if it is empty.
     pub fn list(&self, namespace: &str) -> Vec<Arc<Object>> {
-        let state = self.state.read();
-        if namespace.is_empty() {
-            return state.objects.values().cloned().collect();
-        }
-        let first = Key::new(namespace, "");
-        let range = state.objects.range((Bound::Included(first), Bound::Unbounded));
-        range.take_while(|(key, _)| key.namespace == namespace).map(|(_, object)| object.clone()).collect()
+        self.filter(namespace, |_| true)
     }
 
     pub fn select(&self, namespace: &str, selector: &LabelSelector) -> Vec<Arc<Object>> {
-        let mut found = self.list(namespace);
-        found.retain(|object| object.is_selected_by(selector));
-        found
+        self.filter(namespace, |object| object.is_selected_by(selector))
+    }
+
+    /// What is wanted of everything in a namespace, in order of name; of everything there is if it is empty.
+    pub fn filter(&self, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> Vec<Arc<Object>> {
+        let state = self.state.read();
+        let first = Key::new(namespace, "");
+        let range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        let in_namespace = range.take_while(|(key, _)| namespace.is_empty() || key.namespace == namespace);
+        in_namespace.map(|(_, object)| object).filter(|object| is_wanted(object)).cloned().collect()
     }
 
     /// What belongs to an owner, in order.

@@ -33,6 +33,7 @@ mod placement;
 mod podautoscaler;
 mod podgc;
 mod pods;
+mod quota;
 mod replicaset;
 mod resources;
 mod rootca;
@@ -70,6 +71,7 @@ pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 pub use podautoscaler::HorizontalPodAutoscalerOptions;
 pub use podgc::PodGcOptions;
+pub use quota::QuotaOptions;
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +94,7 @@ pub struct Options {
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
     pub mirroring: MirroringOptions,
+    pub quota: QuotaOptions,
 }
 
 /// Starts every controller.
@@ -104,6 +107,8 @@ pub fn start(manager: &Manager, options: Options) {
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
     podgc::start(manager, options.pod_gc);
+    podgc::start(manager);
+    quota::start(manager, options.quota);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);
@@ -136,8 +141,8 @@ pub fn start(manager: &Manager, options: Options) {
         manager.run(storage::local_path::LocalPath { options });
     }
     manager.run(storage::volume_protection::VolumeProtection);
+    manager.run(servicecidr::ServiceCidrs);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
-    manager.run(servicecidr::ServiceCidrs);
     manager.run(ttl::TtlAfterFinished);
 }

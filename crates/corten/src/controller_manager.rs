@@ -2,6 +2,7 @@
 
 mod alone;
 mod flags;
+mod network_flags;
 mod node_flags;
 mod serving;
 mod workload_flags;
