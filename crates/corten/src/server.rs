@@ -5,6 +5,7 @@ mod authentication;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
@@ -13,13 +14,14 @@ use corten_apiserver::{
     go_duration,
 };
 use corten_base::Clock;
+use corten_controllers::SigningOptions;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, CredentialFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
@@ -85,6 +87,8 @@ pub(crate) struct Args {
     accept_data_loss: bool,
     #[command(flatten)]
     authentication: authentication::Flags,
+    #[command(flatten)]
+    credentials: CredentialFlags,
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -127,7 +131,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = controllers(&args, &pki)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -179,6 +183,19 @@ fn open(data_dir: &Path, args: &Args) -> anyhow::Result<(Store, ServerPki)> {
         let pki = pki.join().map_err(|_| anyhow::anyhow!("making certificates failed"))?;
         Ok((store, pki.context("preparing certificates")?))
     })
+}
+
+/// What controllers hand out is signed by the cluster's own authority.
+fn controllers(args: &Args, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
+    let authority = controller_manager::of_authority(pki.authority.clone());
+    let mut options = corten_controllers::Options {
+        root_ca: pki.ca_pem.clone(),
+        token_key: Some(Arc::new(args.authentication.signing_key(pki)?)),
+        signing: SigningOptions::default().with_all(&authority),
+        ..corten_controllers::Options::default()
+    };
+    args.credentials.apply(&mut options);
+    Ok(options)
 }
 
 fn limits(args: &Args) -> Limits {
