@@ -6,6 +6,7 @@ mod authentication;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
@@ -15,7 +16,7 @@ use corten_apiserver::{
 };
 use corten_base::Clock;
 use corten_client::Client;
-use corten_controllers::LocalPathOptions;
+use corten_controllers::{LocalPathOptions, SigningOptions};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -105,13 +106,16 @@ impl Args {
     }
 
     /// What controllers have to be told.
-    fn controller_options(&self, ca_pem: &str) -> anyhow::Result<corten_controllers::Options> {
+    fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
             self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
         // Nodes know no working directory.
         let directory = std::path::absolute(&storage).unwrap_or(storage).display().to_string();
+        let authority = controller_manager::of_authority(pki.authority.clone());
         let mut options = corten_controllers::Options {
-            root_ca: ca_pem.to_owned(),
+            root_ca: pki.ca_pem.clone(),
+            token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
+            signing: SigningOptions::default().with_all(&authority),
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
@@ -162,7 +166,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = args.controller_options(&pki.ca_pem)?;
+    let controllers = args.controller_options(&pki)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,

@@ -120,11 +120,12 @@ impl Manager {
             });
         }
         let pending = Arc::new(Mutex::new(HashMap::new()));
+        let client = self.client_for(controller.account());
         for _ in 0..controller.workers() {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client_for(controller.account()),
+                client: client.clone(),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),

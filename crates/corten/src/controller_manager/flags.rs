@@ -2,6 +2,7 @@
 
 use corten_controllers::Options;
 
+use super::credentials::CredentialFlags;
 use super::network_flags::NetworkFlags;
 use super::node_flags::{AddressDefaults, NodeFlags};
 use super::workload_flags::WorkloadFlags;
@@ -17,6 +18,8 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     workloads: WorkloadFlags,
     #[command(flatten)]
+    credentials: CredentialFlags,
+    #[command(flatten)]
     network: NetworkFlags,
     #[command(flatten)]
     nodes: NodeFlags,
@@ -28,6 +31,7 @@ impl ControllerFlags {
         options.attach_detach.disable_force_detach_on_timeout = self.disable_force_detach_on_timeout;
         options.persistent_volume_binder.enable_dynamic_provisioning = self.enable_dynamic_provisioning;
         self.workloads.apply(options);
+        self.credentials.apply(options);
         self.network.apply(options);
         self.nodes.apply(options, addresses).map_err(anyhow::Error::msg)
     }
