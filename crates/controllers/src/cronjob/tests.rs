@@ -81,7 +81,7 @@ fn world(cron: Value, jobs: &[Value]) -> World {
 }
 
 fn controller() -> CronJobs {
-    CronJobs::new(TimeZone::UTC)
+    CronJobs::new(TimeZone::UTC, BatchOptions::default())
 }
 
 fn key() -> Key {
