@@ -120,6 +120,14 @@ impl Cache {
         found
     }
 
+    /// Whether a namespace has none of this kind.
+    pub fn has_none_in(&self, namespace: &str) -> bool {
+        let first = Key::new(namespace, "");
+        let state = self.state.read();
+        let mut range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        range.next().is_none_or(|(key, _)| key.namespace != namespace)
+    }
+
     pub fn len(&self) -> usize {
         self.state.read().objects.len()
     }

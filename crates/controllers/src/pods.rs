@@ -22,6 +22,10 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
+    /// Since when it is marked as about to be disrupted, by anybody but its node.
+    pub(crate) disrupted_since: Option<Timestamp>,
+    /// Its volumes that are claims: which volume is which claim.
+    pub(crate) claims: Box<[(Str, Str)]>,
 }
 
 impl View for PodView {
@@ -42,8 +46,22 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
+            disrupted_since: disrupted(pod).and_then(|c| at(c.get("lastTransitionTime"))),
+            claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(claim).collect(),
         }
     }
+}
+
+/// The mark of a pod that somebody said is about to be disrupted. Its node may take as long as it likes after that.
+fn disrupted(pod: &Value) -> Option<&Value> {
+    let condition = conditions::condition(pod, "DisruptionTarget")?;
+    let text = |key: &str| condition.str_at(&[key]);
+    (text("status") == Some("True") && text("reason") != Some("TerminationByKubelet")).then_some(condition)
+}
+
+fn claim(volume: &Value) -> Option<(Str, Str)> {
+    let claim = volume.str_at(&["persistentVolumeClaim", "claimName"])?;
+    Some((volume.str_at(&["name"])?.into(), claim.into()))
 }
 
 /// A pod with what is read off it.

@@ -12,6 +12,7 @@ use corten_apiserver::{
     AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
     go_duration,
 };
+use corten_base::Clock;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -131,7 +132,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         authentication: args.authentication.options(&pki)?,
         pki,
         store,
-        listener,
+        listener: Some(listener),
+        clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
         admission_plugins,
         authorization_modes: args.authorization_mode.clone(),

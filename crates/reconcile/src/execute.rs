@@ -23,7 +23,14 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
         match step {
             Step::One(action) => report.outcomes.push(perform(client, action).await),
             Step::Together(actions) => report.outcomes.extend(together(client, actions).await),
-            Step::SlowStart(actions) => slow_start(client, actions, &mut report).await,
+            Step::SlowStart(actions) => {
+                let each: Vec<_> = actions.iter().map(std::slice::from_ref).collect();
+                slow_start(client, &each, &mut report).await;
+            }
+            Step::SlowStartEach(chains) => {
+                let each: Vec<_> = chains.iter().map(Vec::as_slice).collect();
+                slow_start(client, &each, &mut report).await;
+            }
         }
         if report.outcomes[before..].iter().any(|outcome| outcome.result.is_err()) {
             break;
@@ -36,11 +43,11 @@ async fn together(client: &Client, actions: &[Action]) -> Vec<Outcome> {
     join_all(actions.iter().map(|action| perform(client, action))).await
 }
 
-async fn slow_start(client: &Client, actions: &[Action], report: &mut Report) {
-    let (mut rest, mut size) = (actions, 1);
+async fn slow_start(client: &Client, chains: &[&[Action]], report: &mut Report) {
+    let (mut rest, mut size) = (chains, 1);
     while !rest.is_empty() {
         let (batch, more) = rest.split_at(size.min(rest.len()));
-        let outcomes = together(client, batch).await;
+        let outcomes = join_all(batch.iter().map(|actions| in_order(client, actions))).await.concat();
         let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
         report.outcomes.extend(outcomes);
         if failed {
@@ -50,8 +57,23 @@ async fn slow_start(client: &Client, actions: &[Action], report: &mut Report) {
     }
 }
 
+async fn in_order(client: &Client, actions: &[Action]) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(actions.len());
+    for action in actions {
+        outcomes.push(perform(client, action).await);
+        if outcomes.last().is_some_and(|outcome| outcome.result.is_err()) {
+            break;
+        }
+    }
+    outcomes
+}
+
 async fn perform(client: &Client, action: &Action) -> Outcome {
     let result = match action {
+        Action::Get { kind, key } => match client.get(kind, key).await {
+            Err(error) if error.is_not_found() => Ok(Value::Null),
+            result => result,
+        },
         Action::Create { kind, object } => client.create(kind, object).await,
         Action::Update { kind, object, subresource } => client.update(kind, object, subresource).await,
         Action::Patch { kind, key, patch, subresource } => client.patch(kind, key, patch, subresource).await,
@@ -60,6 +82,7 @@ async fn perform(client: &Client, action: &Action) -> Outcome {
             Err(error) if error.is_not_found() => Ok(Value::Null),
             result => result,
         },
+        Action::Scale { path, object } => client.replace(path, object).await,
         Action::Post { kind, key, subresource, object } => {
             client.create_subresource(kind, key, subresource, object).await
         }
@@ -84,7 +107,7 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
                 Some(Written::Gone(kind, key.clone(), options.uid.as_deref().unwrap_or_default().to_owned()))
             }
         },
-        Action::Post { .. } => None,
+        Action::Get { .. } | Action::Post { .. } | Action::Scale { .. } => None,
         action => version.map(|version| Written::Version(action.kind(), version)),
     }
 }

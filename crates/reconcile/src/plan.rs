@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corten_api::Value;
-use corten_client::{DeleteOptions, Error, Key, Kind, Patch};
+use corten_client::{DeleteOptions, Error, Key, Kind, Patch, kinds};
 
 use crate::Event;
 
@@ -44,10 +44,7 @@ impl Plan {
 
     /// Every action, in order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        self.steps.iter().flat_map(|step| match step {
-            Step::One(action) => std::slice::from_ref(action),
-            Step::Together(actions) | Step::SlowStart(actions) => actions.as_slice(),
-        })
+        self.steps.iter().flat_map(Step::actions)
     }
 }
 
@@ -59,11 +56,28 @@ pub enum Step {
     /// One, then two, then four, …: a batch with a failure is the last, so that what cannot work is not tried a
     /// thousand times.
     SlowStart(Vec<Action>),
+    /// The same, where each is several actions in order, the first that fails being its last.
+    SlowStartEach(Vec<Vec<Action>>),
+}
+
+impl Step {
+    fn actions(&self) -> Box<dyn Iterator<Item = &Action> + '_> {
+        match self {
+            Step::One(action) => Box::new(std::iter::once(action)),
+            Step::Together(actions) | Step::SlowStart(actions) => Box::new(actions.iter()),
+            Step::SlowStartEach(chains) => Box::new(chains.iter().flatten()),
+        }
+    }
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
+    /// Reads an object past the cache, for what must not be decided on an old state. What is not there is null.
+    Get {
+        kind: &'static Kind,
+        key: Key,
+    },
     Create {
         kind: &'static Kind,
         object: Value,
@@ -85,6 +99,11 @@ pub enum Action {
         key: Key,
         options: DeleteOptions,
     },
+    /// Writes the scale of something of any kind.
+    Scale {
+        path: String,
+        object: Value,
+    },
     /// Creates what a subresource takes.
     Post {
         kind: &'static Kind,
@@ -97,11 +116,13 @@ pub enum Action {
 impl Action {
     pub fn kind(&self) -> &'static Kind {
         match self {
-            Action::Create { kind, .. }
+            Action::Get { kind, .. }
+            | Action::Create { kind, .. }
             | Action::Update { kind, .. }
             | Action::Patch { kind, .. }
             | Action::Delete { kind, .. }
             | Action::Post { kind, .. } => kind,
+            Action::Scale { .. } => &kinds::SCALES,
         }
     }
 }

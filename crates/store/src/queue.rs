@@ -3,7 +3,11 @@
 //! Invariant: every request that was accepted is answered, or its sender is dropped when the store
 //! closes, which the waiting side reads as [`Error::Closed`].
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
@@ -49,12 +53,23 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
+    /// How many tasks wait for an answer, of the committer or of the disk.
+    asking: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Waiting {
     requests: VecDeque<Request>,
     closed: bool,
+}
+
+/// A task that waits for an answer.
+pub(crate) struct Asking<'a>(&'a Queue);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Queue {
@@ -76,9 +91,20 @@ impl Queue {
 
     /// Waits for its answer, from a task.
     pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
+        let _asking = self.asking();
         let (reply, answer) = oneshot::channel();
         self.push(request(reply))?;
         answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Counts a task as waiting until it has taken note of its answer.
+    pub(crate) fn asking(&self) -> Asking<'_> {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        Asking(self)
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.asking.load(Ordering::Acquire) == 0
     }
 
     /// Waits for its answer, from a plain thread.

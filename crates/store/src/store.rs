@@ -191,6 +191,11 @@ impl Store {
         self.shared().queue.is_closed()
     }
 
+    /// Whether no task waits for the store.
+    pub fn is_quiet(&self) -> bool {
+        self.shared().queue.is_quiet()
+    }
+
     /// Finishes what was accepted, stops the threads and frees the directory; blocks until then.
     /// Other clones of the handle get [`Error::Closed`] from now on; reads from memory still answer.
     pub fn close(self) {
@@ -215,6 +220,7 @@ impl Store {
         &self,
         read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        let _asking = self.shared().queue.asking();
         let shared = Arc::clone(self.shared());
         tokio::task::spawn_blocking(move || read(&shared)).await.unwrap_or(Err(Error::Closed))
     }

@@ -21,8 +21,6 @@ const ANNOTATIONS: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-const DEFAULT_CPU_UTILIZATION: i64 = 80;
-
 /// Where a member is in `v2`, its name in `v1`, and whether `v1` writes it even when it is zero.
 type Member = (&'static [&'static str], &'static str, bool);
 
@@ -137,11 +135,9 @@ pub(super) fn v1_to_v2(hpa: &mut Value) {
     let current = hpa.remove(&["status", "currentCPUUtilizationPercentage"]);
     let mut metrics: Vec<Value> = annotation(hpa, METRICS).iter().flatten().map(spec_to_v2).collect();
     metrics.extend(cpu.map(|utilization| cpu_metric("target", utilization)));
-    if metrics.is_empty() {
-        // What the controller once assumed without saying.
-        metrics.push(cpu_metric("target", Value::Int(DEFAULT_CPU_UTILIZATION)));
+    if !metrics.is_empty() {
+        hpa.set(&["spec", "metrics"], metrics);
     }
-    hpa.set(&["spec", "metrics"], metrics);
 
     let known = annotation(hpa, CURRENT_METRICS);
     let current = match known {

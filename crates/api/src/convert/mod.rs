@@ -179,7 +179,7 @@ impl Versioned {
         std::iter::once(self.hub).chain(self.spokes.iter().map(|s| s.api_version))
     }
 
-    fn has(&self, api_version: &str) -> bool {
+    pub(crate) fn has(&self, api_version: &str) -> bool {
         self.api_versions().any(|v| v == api_version)
     }
 

@@ -150,14 +150,3 @@ fn autoscalers_survive_the_way_to_v1_and_back() {
     v1.remove(&["apiVersion"]);
     assert_eq!(json::write_to_string(&v1), json::write_to_string(&hpa_v2()));
 }
-
-#[test]
-fn an_autoscaler_without_metrics_watches_the_cpu() {
-    let v1 = value!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"}}});
-    let mut v2 = v1.clone();
-    convert("HorizontalPodAutoscaler", "autoscaling/v1", "autoscaling/v2", &mut v2).unwrap();
-    assert_eq!(
-        v2.at(&["spec", "metrics"]).map(json::write_to_string).unwrap(),
-        r#"[{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]"#
-    );
-}

@@ -8,10 +8,14 @@ use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
 use super::validate::{group_version_kind, validate_applied};
-use super::{Context, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes, text};
+use super::versions::Comparisons;
+use super::{
+    Context, InvalidFields, MANAGED_FIELDS, compare, element, fields, merge, strip, take_changes, text,
+};
 use crate::json;
+use crate::schema::Struct;
 use crate::status::{Cause, Status};
-use crate::value::Value;
+use crate::value::{Str, Value};
 
 /// The one manager whose client-side applied configurations are taken over and kept up to date.
 const KUBECTL: &str = "kubectl";
@@ -140,6 +144,12 @@ impl Refusal {
     }
 }
 
+impl From<InvalidFields> for Refusal {
+    fn from(why: InvalidFields) -> Refusal {
+        Refusal::failed("failed to decode managed fields", &why.to_string())
+    }
+}
+
 /// An error that upstream does not turn into a particular status.
 pub(super) fn failed(what: &str, why: &str) -> Status {
     Status::unexplained(format!("{what}: {why}"))
@@ -172,8 +182,6 @@ fn attempt(
     force: bool,
 ) -> Result<(Value, Vec<Entry>), Refusal> {
     validate_applied(ctx.schema, applied).map_err(|status| Refusal::Failed(Box::new(status)))?;
-    let unreadable =
-        |e: super::InvalidFields| Refusal::failed("failed to decode managed fields", &e.to_string());
     let merged =
         merge::merge(live, applied, ctx.schema).map_err(|e| Refusal::failed("failed to merge config", &e))?;
     let mut set = fields::field_set(applied, ctx.schema);
@@ -185,13 +193,12 @@ fn attempt(
     let object = match last {
         Some(mut last) => {
             own.copy_time(&last);
-            let last = std::mem::take(last.set(ctx).map_err(unreadable)?);
-            prune(ctx, merged, &last, &mut owners, &mut own).map_err(unreadable)?
+            prune(ctx, merged, &mut last, &mut owners, &mut own)?
         }
         None => merged,
     };
     give_way(ctx, live, &object, &mut owners, force)?;
-    let own_set = own.set(ctx).map_err(unreadable)?;
+    let own_set = own.set(ctx)?;
     strip(own_set);
     let changed = !compare::same(live, &object);
     if changed {
@@ -202,54 +209,83 @@ fn attempt(
     Ok((if changed { object } else { live.clone() }, owners))
 }
 
-/// Removes what the manager applied last time, does not apply now, and nobody else owns.
+/// Removes what the manager applied last time, does not apply now, and nobody else owns. Each owner is asked in
+/// the version it speaks; what is removed is decided in the version of the last apply.
 fn prune(
     ctx: &Context<'_>,
     merged: Value,
-    last: &Set,
+    last: &mut Entry,
     owners: &mut [Entry],
     own: &mut Entry,
-) -> Result<Value, super::InvalidFields> {
-    if last.is_empty() {
-        return Ok(merged);
-    }
-    let shape = Shape::Struct(ctx.schema);
-    let named = |set: &Set| set.with_named_fields(shape);
-    let mentioned = |object: &Value| named(&fields::field_set(object, ctx.schema));
-    let (last, all) = (named(last), mentioned(&merged));
-    let mut owned = own.set(ctx)?.clone();
-    for entry in owners.iter_mut() {
-        owned.unite(entry.set(ctx)?.clone());
-    }
+) -> Result<Value, Refusal> {
+    let spoken = Str::new(last.api_version());
+    let last = std::mem::take(last.set(ctx)?);
+    let Some(form) = ctx.form(&spoken).filter(|_| !last.is_empty()) else { return Ok(merged) };
+    let convert = |object: Value, from: &str, to: &str| {
+        ctx.convert(object, from, to).map_err(|e| Refusal::failed("failed to prune fields", &e))
+    };
+    let merged = convert(merged, ctx.api_version, &spoken)?;
+    let last = last.with_named_fields(Shape::Struct(&form));
     // Remove all of it, put back what is owned, then what was not the manager's to begin with.
-    let pruned = fields::without(&merged, &last, ctx.schema);
-    let kept = mentioned(&pruned).union(&named(&owned));
-    let pruned = fields::without(&merged, &all.difference(&kept), ctx.schema);
-    let gone = all.difference(&mentioned(&pruned)).intersection(&last);
-    Ok(fields::without(&merged, &gone, ctx.schema))
+    let mut pruned = fields::without(&merged, &last, &form);
+    for (version, owned) in owned_by_version(ctx, &spoken, owners, own)? {
+        let Some(form) = ctx.form(&version) else { continue };
+        let whole = convert(merged.clone(), &spoken, &version)?;
+        let part = convert(pruned, &spoken, &version)?;
+        let kept = mentioned(&part, &form).union(&owned.with_named_fields(Shape::Struct(&form)));
+        let back = fields::without(&whole, &mentioned(&whole, &form).difference(&kept), &form);
+        pruned = convert(back, &version, &spoken)?;
+    }
+    let gone = mentioned(&merged, &form).difference(&mentioned(&pruned, &form)).intersection(&last);
+    convert(fields::without(&merged, &gone, &form), &spoken, ctx.api_version)
 }
 
-/// Takes from the others what changes, which they have to agree to.
+/// Every path an object speaks of, the named ones included.
+fn mentioned(object: &Value, form: &Struct) -> Set {
+    fields::field_set(object, form).with_named_fields(Shape::Struct(form))
+}
+
+/// What all owners own together, version by version, one of them first.
+fn owned_by_version(
+    ctx: &Context<'_>,
+    first: &str,
+    owners: &mut [Entry],
+    own: &mut Entry,
+) -> Result<Vec<(Str, Set)>, InvalidFields> {
+    let mut owned = vec![(Str::new(first), Set::new())];
+    for entry in owners.iter_mut().chain([own]) {
+        let version = Str::new(entry.api_version());
+        let set = entry.set(ctx)?.clone();
+        match owned.iter_mut().find(|(known, _)| *known == version) {
+            Some((_, together)) => together.unite(set),
+            None => owned.push((version, set)),
+        }
+    }
+    Ok(owned)
+}
+
+/// Takes from the others what changes, which they have to agree to. Who speaks a version that is no more is
+/// forgotten.
 fn give_way(
     ctx: &Context<'_>,
     live: &Value,
     object: &Value,
-    owners: &mut [Entry],
+    owners: &mut Vec<Entry>,
     force: bool,
 ) -> Result<(), Refusal> {
     let failed = |why: String| Refusal::failed("failed to compare objects", &why);
-    let mut comparison = compare::compare(live, object, ctx.schema).map_err(failed)?;
-    if let Some(filter) = ctx.filter {
-        filter.retain(&mut comparison.changed);
-        filter.retain(&mut comparison.removed);
-    }
+    let mut comparisons = Comparisons::new(ctx, live, object).map_err(failed)?;
     let mut conflicts = Vec::new();
-    for entry in owners.iter_mut() {
-        let unreadable = |e: super::InvalidFields| failed(e.to_string());
-        let overlaps = [&comparison.changed, &comparison.removed].map(|set| entry.overlap(set));
-        let [changed, removed] = overlaps;
-        let (changed, removed) = (changed.map_err(unreadable)?, removed.map_err(unreadable)?);
-        if changed == text::Overlap::default() && removed == text::Overlap::default() {
+    let mut at = 0;
+    while let Some(entry) = owners.get_mut(at) {
+        let Some(comparison) = comparisons.spoken_in(entry.api_version()).map_err(failed)? else {
+            owners.remove(at);
+            continue;
+        };
+        at += 1;
+        let overlap = |set: &Set| entry.overlap(set).map_err(|e| failed(e.to_string()));
+        let untouched = text::Overlap::default();
+        if overlap(&comparison.changed)? == untouched && overlap(&comparison.removed)? == untouched {
             continue;
         }
         let (identifier, described) = (entry.identifier(), entry.described());

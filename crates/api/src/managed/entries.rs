@@ -7,7 +7,6 @@
 use super::Context;
 use super::set::Set;
 use super::text::{self, InvalidFields};
-use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -154,7 +153,9 @@ impl Entry {
     pub(super) fn set(&mut self, ctx: &Context<'_>) -> Result<&mut Set, InvalidFields> {
         if self.set.is_none() {
             let mut set = Set::parse(self.text())?;
-            set.reconcile(ctx.schema);
+            if let Some(form) = ctx.form(self.api_version()) {
+                set.reconcile(&form);
+            }
             self.set = Some(set);
         }
         Ok(self.set.get_or_insert_default())
@@ -193,7 +194,7 @@ pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
 }
 
 /// Entries that a client sent: checked, and brought to their one spelling and to the type at hand.
-pub(super) fn decode(managed_fields: &Value, schema: Option<&Struct>) -> Result<Vec<Entry>, String> {
+pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Result<Vec<Entry>, String> {
     let mut out: Vec<Entry> = Vec::new();
     for (i, item) in managed_fields.as_array().unwrap_or_default().iter().enumerate() {
         let mut entry = Entry { map: item.as_object().cloned().unwrap_or_default(), set: None };
@@ -209,8 +210,8 @@ pub(super) fn decode(managed_fields: &Value, schema: Option<&Struct>) -> Result<
             other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {i}")),
         }
         let mut set = Set::parse(entry.text()).map_err(|e| format!("error decoding set: {e}"))?;
-        if let Some(schema) = schema {
-            set.reconcile(schema);
+        if let Some(form) = ctx.and_then(|ctx| ctx.form(entry.api_version())) {
+            set.reconcile(&form);
         }
         entry.set = Some(set);
         out.retain(|earlier| !earlier.is_same_manager(&entry));

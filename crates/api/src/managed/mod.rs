@@ -7,8 +7,7 @@
 //! Invariants: the outcome is upstream's, entry for entry and byte for byte. Most writes touch few fields,
 //! so managers whose fields did not change are never read, only scanned.
 //!
-//! Deliberately absent: conversion. Entries recorded in another version of the same type are compared
-//! with the fields of the version at hand, which is exact where versions spell a field the same.
+//! Entries recorded in another version of the same type are compared in that version.
 
 mod apply;
 mod compare;
@@ -24,6 +23,7 @@ mod shape;
 mod tests;
 mod text;
 mod validate;
+mod versions;
 
 pub use apply::{apply, keep_times};
 pub use element::Element;
@@ -38,7 +38,9 @@ pub use validate::{
 
 use crate::schema::Struct;
 use crate::value::Value;
+use compare::Comparison;
 use entries::{Entry, Operation};
+use versions::Comparisons;
 
 /// What a request says about itself.
 #[derive(Clone, Copy)]
@@ -125,7 +127,7 @@ fn live_or_sent(ctx: &Context<'_>, live: Option<&Value>, sent: Option<&Value>) -
     if is_reset(sent) {
         return Vec::new();
     }
-    match entries::decode(sent, Some(ctx.schema)) {
+    match entries::decode(sent, Some(ctx)) {
         Ok(decoded) if !decoded.is_empty() => decoded,
         _ => entries::trusted(live),
     }
@@ -168,23 +170,25 @@ fn take_changes(
             &zero
         }
     };
-    let mut comparison = compare::compare(old, new, ctx.schema)?;
-    if let Some(filter) = ctx.filter {
-        filter.retain(&mut comparison.changed);
-        filter.retain(&mut comparison.removed);
-    }
-    strip(&mut comparison.changed);
-    strip(&mut comparison.removed);
-    let compare::Comparison { changed, removed } = comparison;
+    let mut comparisons = Comparisons::new(ctx, old, new)?;
+    strip(&mut comparisons.requested.changed);
+    strip(&mut comparisons.requested.removed);
     let mut own = Entry::new(ctx, ctx.manager, Operation::Update, Set::new());
     let mut place = None;
-    for (i, entry) in entries.iter_mut().enumerate() {
+    let mut at = 0;
+    while let Some(entry) = entries.get_mut(at) {
+        let Some(comparison) = comparisons.spoken_in(entry.api_version())? else {
+            entries.remove(at);
+            continue;
+        };
         let is_own = entry.is_same_manager(&own);
         if is_own {
-            place = Some(i);
+            place = Some(at);
         }
-        lose(ctx, entry, &changed, &removed, is_own).map_err(|e| e.to_string())?;
+        lose(ctx, entry, comparison, is_own).map_err(|e| e.to_string())?;
+        at += 1;
     }
+    let changed = comparisons.requested.changed;
     if !changed.is_empty() {
         match place {
             Some(i) => entries[i].set_time(ctx.now),
@@ -203,8 +207,7 @@ fn take_changes(
 fn lose(
     ctx: &Context<'_>,
     entry: &mut Entry,
-    changed: &Set,
-    removed: &Set,
+    Comparison { changed, removed }: &Comparison,
     is_own: bool,
 ) -> Result<(), InvalidFields> {
     let (in_changed, in_removed) = (entry.overlap(changed)?, entry.overlap(removed)?);

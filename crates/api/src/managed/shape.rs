@@ -4,6 +4,7 @@
 //! Invariants: atomic lists, maps and structs are leaves, as are embedded objects. Free-form JSON is
 //! deduced from the value at hand: objects have parts, lists do not.
 
+use super::compare;
 use super::element::Element;
 use crate::schema::{AnyForm, Kind, ListTopology, MapTopology, Struct};
 use crate::value::{Str, Value};
@@ -99,8 +100,8 @@ impl Items<'_> {
         };
         let mut key: Vec<(Str, Value)> = Vec::with_capacity(self.keys.len());
         for name in self.keys {
-            if let Some(value) = map.get(name).or_else(|| self.default_of(name)) {
-                key.push((name.clone(), value.clone()));
+            if let Some(value) = map.get(name).cloned().or_else(|| self.default_of(name)) {
+                key.push((name.clone(), value));
             }
         }
         if key.is_empty() {
@@ -114,11 +115,12 @@ impl Items<'_> {
         Ok(Element::Key(key.into_boxed_slice()))
     }
 
-    fn default_of(&self, name: &str) -> Option<&Value> {
-        match self.item {
-            Kind::Struct(schema) => schema.field(name)?.default.as_ref(),
-            _ => None,
-        }
+    /// What a key is where an item leaves it out; a field that is always there is zero.
+    fn default_of(&self, name: &str) -> Option<Value> {
+        let Kind::Struct(schema) = self.item else { return None };
+        let field = schema.field(name)?;
+        let zero = || (field.keep && !field.pointer).then(|| compare::zero(&field.kind, false));
+        field.default.clone().or_else(zero)
     }
 
     /// Whether two items are certainly the same one; a set's are if they are equal.

@@ -279,8 +279,12 @@ fn what_is_not_of_the_type_is_refused() {
         ".spec.containers: duplicate entries for key [name=\"a\"]",
     );
     refused(
-        r#"{"metadata":{"name":"p"},"spec":{"containers":[{"image":"a"}]}}"#,
-        ".spec.containers: element 0: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)",
+        r#"{"metadata":{"name":"p"},"spec":{"containers":[{"image":"a"},{"image":"b"}]}}"#,
+        ".spec.containers: duplicate entries for key [name=\"\"]",
+    );
+    refused(
+        r#"{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{"maxSkew":1}, {"maxSkew":2}]}}"#,
+        ".spec.topologySpreadConstraints: duplicate entries for key [topologyKey=\"\",whenUnsatisfiable=\"\"]",
     );
     refused(
         r#"{"metadata":{"name":"p"},"spec":{"containers":{"a":1},"hostNetwork":"x","priority":"1","tolerations":[{"key":1}]}}"#,

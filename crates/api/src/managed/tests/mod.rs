@@ -6,6 +6,7 @@ mod recorded;
 mod scaling;
 mod sets;
 mod updating;
+mod versions;
 
 use super::*;
 use crate::conform::{Extent, conform};

@@ -1,0 +1,99 @@
+//! Owners that speak another version than the request: each is asked in its own words.
+//!
+//! Invariants: an entry is compared with the change as its version spells it. An entry of a version that the
+//! type does not have is forgotten. Nothing is converted unless an entry asks for it.
+
+use std::ops::Deref;
+
+use super::Context;
+use super::compare::{self, Comparison};
+use crate::convert;
+use crate::resources::{schema_of, split_api_version};
+use crate::schema::{Struct, StructRef};
+use crate::value::{Str, Value};
+
+/// The type in one version.
+pub(super) enum Form<'a> {
+    Requested(&'a Struct),
+    Other(StructRef),
+}
+
+impl Deref for Form<'_> {
+    type Target = Struct;
+
+    fn deref(&self) -> &Struct {
+        match self {
+            Form::Requested(schema) => schema,
+            Form::Other(schema) => schema,
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The type in a version, if it has that version.
+    pub(super) fn form(&self, api_version: &str) -> Option<Form<'a>> {
+        if api_version == self.api_version {
+            return Some(Form::Requested(self.schema));
+        }
+        let kind = &self.schema.name;
+        convert::versioned(self.api_version, kind).filter(|versions| versions.has(api_version))?;
+        let (group, version) = split_api_version(api_version);
+        schema_of(group, version, kind).map(Form::Other)
+    }
+
+    /// An object of this type in another of its versions.
+    pub(super) fn convert(&self, mut object: Value, from: &str, to: &str) -> Result<Value, String> {
+        convert::convert(&self.schema.name, from, to, &mut object).map_err(|e| e.to_string())?;
+        Ok(object)
+    }
+}
+
+/// What makes one object another, in every version that somebody asks in.
+pub(super) struct Comparisons<'a> {
+    ctx: &'a Context<'a>,
+    old: &'a Value,
+    new: &'a Value,
+    pub(super) requested: Comparison,
+    others: Vec<(Str, Option<Comparison>)>,
+}
+
+impl<'a> Comparisons<'a> {
+    pub(super) fn new(ctx: &'a Context<'a>, old: &'a Value, new: &'a Value) -> Result<Self, String> {
+        let requested = filtered(ctx, compare::compare(old, new, ctx.schema)?);
+        Ok(Comparisons { ctx, old, new, requested, others: Vec::new() })
+    }
+
+    /// None for a version that the type does not have.
+    pub(super) fn spoken_in(&mut self, api_version: &str) -> Result<Option<&Comparison>, String> {
+        if api_version == self.ctx.api_version {
+            return Ok(Some(&self.requested));
+        }
+        let at = match self.others.iter().position(|(version, _)| version == api_version) {
+            Some(at) => at,
+            None => {
+                let comparison = self.compare_in(api_version)?;
+                self.others.push((api_version.into(), comparison));
+                self.others.len() - 1
+            }
+        };
+        Ok(self.others[at].1.as_ref())
+    }
+
+    fn compare_in(&self, api_version: &str) -> Result<Option<Comparison>, String> {
+        let Some(form) = self.ctx.form(api_version) else { return Ok(None) };
+        let convert = |what: &str, object: &Value| {
+            let converted = self.ctx.convert(object.clone(), self.ctx.api_version, api_version);
+            converted.map_err(|e| format!("failed to convert {what} object: {e}"))
+        };
+        let (old, new) = (convert("old", self.old)?, convert("new", self.new)?);
+        Ok(Some(filtered(self.ctx, compare::compare(&old, &new, &form)?)))
+    }
+}
+
+fn filtered(ctx: &Context<'_>, mut comparison: Comparison) -> Comparison {
+    if let Some(filter) = ctx.filter {
+        filter.retain(&mut comparison.changed);
+        filter.retain(&mut comparison.removed);
+    }
+    comparison
+}

@@ -1,0 +1,123 @@
+//! Pod sandboxes: what a pod's containers share.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{LinuxContainerResources, Map, NamespaceOptions, SandboxSecurityContext};
+
+/// What a pod asks of its sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodSandboxConfig {
+    pub metadata: PodSandboxMetadata,
+    /// Empty with the node's network: then the node's own name is kept.
+    pub hostname: String,
+    /// Where the containers' logs go; their `log_path` is relative to it.
+    pub log_directory: String,
+    /// `None` leaves the image's or node's resolver alone.
+    pub dns_config: Option<DnsConfig>,
+    pub port_mappings: Vec<PortMapping>,
+    pub labels: Map,
+    pub annotations: Map,
+    pub linux: LinuxPodSandboxConfig,
+}
+
+/// Identifies one attempt at a pod's sandbox; unique in a runtime.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodSandboxMetadata {
+    pub name: String,
+    pub uid: String,
+    pub namespace: String,
+    pub attempt: u32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsConfig {
+    pub servers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortMapping {
+    pub protocol: Protocol,
+    pub container_port: u16,
+    /// 0 if none.
+    pub host_port: u16,
+    pub host_ip: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinuxPodSandboxConfig {
+    /// The pod's cgroup, made by whoever asks, such as `/kubepods/burstable/pod<uid>`.
+    pub cgroup_parent: String,
+    pub security_context: SandboxSecurityContext,
+    pub sysctls: Map,
+    /// What the sandbox itself may use on top of its containers.
+    pub overhead: Option<LinuxContainerResources>,
+    /// The sum of what its containers ask for.
+    pub resources: Option<LinuxContainerResources>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PodSandboxState {
+    Ready,
+    #[default]
+    NotReady,
+}
+
+/// A sandbox in a list.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodSandbox {
+    pub id: String,
+    pub metadata: PodSandboxMetadata,
+    pub state: PodSandboxState,
+    pub created_at: Timestamp,
+    pub labels: Map,
+    pub annotations: Map,
+    pub runtime_handler: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodSandboxStatus {
+    pub id: String,
+    pub metadata: PodSandboxMetadata,
+    pub state: PodSandboxState,
+    pub created_at: Timestamp,
+    /// The pod's addresses, the primary one first; none with the node's network.
+    pub ips: Vec<String>,
+    pub namespaces: NamespaceOptions,
+    pub labels: Map,
+    pub annotations: Map,
+    pub runtime_handler: String,
+}
+
+/// Everything that is set must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodSandboxFilter {
+    pub id: Option<String>,
+    pub state: Option<PodSandboxState>,
+    pub labels: Map,
+}
+
+impl PodSandboxFilter {
+    pub fn matches(&self, sandbox: &PodSandbox) -> bool {
+        self.id.as_ref().is_none_or(|id| *id == sandbox.id)
+            && self.state.is_none_or(|state| state == sandbox.state)
+            && includes(&sandbox.labels, &self.labels)
+    }
+}
+
+/// Whether all the labels asked for are there.
+pub(crate) fn includes(labels: &Map, wanted: &Map) -> bool {
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
