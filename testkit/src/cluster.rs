@@ -1,4 +1,4 @@
-//! A whole cluster within the test: API server, controllers and simulated nodes on a clock that stands still until
+//! A whole cluster within the test: API server, controllers, scheduler and simulated nodes on a clock that stands still until
 //! the test moves it.
 //!
 //! There is one thread besides the store's, and no socket. The clock moves only when nothing is left to do at its
@@ -236,9 +236,10 @@ fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOpti
     let client = identities("system:kube-controller-manager", &[]);
     let manager = Manager::new(client, Box::new(client_for), clock);
     corten_controllers::start(&manager, options.controllers);
+    let scheduler = identities("system:kube-scheduler", &[]);
+    corten_scheduler::start(&manager, scheduler, corten_scheduler::Config::default());
     if options.simulated_nodes > 0 {
-        let nodes = corten_simulator::Options { nodes: options.simulated_nodes, bind: true };
-        corten_simulator::start(&manager, &identities, nodes);
+        corten_simulator::start(&manager, &identities, options.simulated_nodes);
     }
     manager
 }

@@ -30,10 +30,10 @@ mod rootca;
 mod secrets;
 mod selectors;
 mod serviceaccount;
+mod serviceaccount_token;
 mod statefulset;
 mod tainteviction;
 mod taints;
-mod serviceaccount_token;
 mod templates;
 #[cfg(test)]
 mod testing;
@@ -45,9 +45,9 @@ use std::sync::Arc;
 use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
 
-pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
+pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]

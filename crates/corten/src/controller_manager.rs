@@ -1,7 +1,7 @@
-//! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
+//! The parts that work on the server of this process: the controllers, each in its own identity, the scheduler, and
+//! simulated nodes beside them.
 
 mod alone;
-mod serving;
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ const AGENT: &str = "kube-controller-manager/v1.37.0";
 pub(crate) struct Parts {
     /// With what they have to be told; none to run none.
     pub(crate) controllers: Option<Options>,
+    pub(crate) scheduler: bool,
     pub(crate) simulated_nodes: usize,
 }
 
@@ -37,9 +38,12 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
+    if parts.scheduler {
+        let client = identities("system:kube-scheduler", &[]).named(crate::scheduler::AGENT);
+        corten_scheduler::start(&manager, client, corten_scheduler::Config::default());
+    }
     if parts.simulated_nodes > 0 {
-        let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };
-        corten_simulator::start(&manager, &identities, options);
+        corten_simulator::start(&manager, &identities, parts.simulated_nodes);
     }
     manager
 }

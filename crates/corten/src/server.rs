@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
-    /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
+    /// running.
     #[arg(long, default_value_t = 0)]
     simulated_nodes: usize,
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
@@ -154,8 +154,12 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let runs = !args.disable.iter().any(|part| part == "controller-manager");
-    let parts = Parts { controllers: runs.then_some(controllers), simulated_nodes: args.simulated_nodes };
+    let runs = |part: &str| !args.disable.iter().any(|disabled| disabled == part);
+    let parts = Parts {
+        controllers: runs("controller-manager").then_some(controllers),
+        scheduler: runs("scheduler"),
+        simulated_nodes: args.simulated_nodes,
+    };
     let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");

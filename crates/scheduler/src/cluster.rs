@@ -4,7 +4,7 @@ use crate::snapshot::Snapshot;
 use crate::workloads::Workloads;
 
 #[derive(Default)]
-pub struct Cluster {
-    pub snapshot: Snapshot,
+pub(crate) struct Cluster {
+    pub(crate) snapshot: Snapshot,
     pub(crate) workloads: Workloads,
 }

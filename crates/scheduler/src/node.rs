@@ -14,7 +14,7 @@ const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Node {
+pub(crate) struct Node {
     pub(crate) name: Str,
     pub(crate) labels: Map,
     pub(crate) taints: Vec<Taint>,
@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn of(node: &Value) -> Node {
+    pub(crate) fn of(node: &Value) -> Node {
         let allocatable = node.at(&["status", "allocatable"]);
         let max_pods = allocatable.and_then(|list| list.get(resources::PODS));
         Node {

@@ -22,16 +22,16 @@ use terms::{PodTerms, Spread};
 use volumes::Volumes;
 
 pub(crate) use shapes::Memo;
-pub use shapes::Shapes;
+pub(crate) use shapes::Shapes;
 
 #[derive(Debug, Clone)]
-pub struct Pod {
-    pub key: Key,
-    pub uid: Str,
-    pub revision: Str,
+pub(crate) struct Pod {
+    pub(crate) key: Key,
+    pub(crate) uid: Str,
+    pub(crate) revision: Str,
     pub(crate) shape: Arc<Shape>,
     /// The node it is on; empty if none yet.
-    pub node: Str,
+    pub(crate) node: Str,
     /// The node that is being made ready for it.
     pub(crate) nominated: Str,
     pub(crate) gates: Vec<Str>,
@@ -96,7 +96,7 @@ impl HostPort {
 
 impl Pod {
     /// Reads a pod; pods of the same shape share it.
-    pub fn of(pod: &Value, shapes: &Shapes) -> Pod {
+    pub(crate) fn of(pod: &Value, shapes: &Shapes) -> Pod {
         let text = |path: &[&str]| Str::new(pod.str_at(path).unwrap_or_default());
         let at = |path: &[&str]| pod.str_at(path).and_then(|text| time::parse(text).ok());
         let gates = pod.items_at(&["spec", "schedulingGates"]).iter();

@@ -11,12 +11,12 @@ pub(crate) const PODS: &str = "pods";
 
 /// So much of each resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Resources {
-    pub milli_cpu: i64,
-    pub memory: i64,
-    pub ephemeral_storage: i64,
+pub(crate) struct Resources {
+    pub(crate) milli_cpu: i64,
+    pub(crate) memory: i64,
+    pub(crate) ephemeral_storage: i64,
     /// Extended resources, huge pages and attachable volumes, in order of name.
-    pub scalars: Vec<(Str, i64)>,
+    pub(crate) scalars: Vec<(Str, i64)>,
 }
 
 impl Resources {

@@ -62,10 +62,13 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
     metrics
 }
 
+/// Reads what changed.
+type Read = Box<dyn Fn(&Key, Option<&Object>) -> Change + Send + Sync>;
+
 /// Sends every change of what matters to the engine, read as far as it needs to be.
 fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shapes>) -> Vec<Arc<Cache>> {
     let mut followed = Vec::new();
-    let mut each = |kind: &Kind, read: Box<dyn Fn(&Key, Option<&Object>) -> Change + Send + Sync>| {
+    let mut each = |kind: &Kind, read: Read| {
         let cache = caches.of(kind);
         let changes = changes.clone();
         cache.subscribe(move |change| {

@@ -69,7 +69,7 @@ impl Place {
 }
 
 #[derive(Default)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     places: Vec<Place>,
     rooms: Vec<Room>,
     by_name: HashMap<Str, NodeIx>,
@@ -133,7 +133,7 @@ impl Snapshot {
     }
 
     /// How many pods are counted.
-    pub fn pods(&self) -> usize {
+    pub(crate) fn pods(&self) -> usize {
         self.pods.len()
     }
 

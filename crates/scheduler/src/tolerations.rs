@@ -13,7 +13,7 @@ pub(crate) enum Effect {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Taint {
+pub(crate) struct Taint {
     pub(crate) key: Str,
     pub(crate) value: Str,
     pub(crate) effect: Effect,

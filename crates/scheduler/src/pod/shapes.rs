@@ -20,7 +20,7 @@ use crate::tolerations::Toleration;
 /// How many shapes are looked through for those nobody has any more, at least.
 const SWEEP: usize = 256;
 
-pub struct Shapes {
+pub(crate) struct Shapes {
     keys: (RandomState, RandomState),
     table: Mutex<Table>,
 }
