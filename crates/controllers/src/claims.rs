@@ -61,14 +61,31 @@ pub(crate) fn decide_by(
 impl Claims {
     /// The requests that make it so.
     pub(crate) fn actions(&self, kind: &'static Kind, owner: &Value) -> Vec<Action> {
+        self.actions_with_finalizer(kind, owner, None)
+    }
+
+    /// The same, where what belongs to an owner has its finalizer.
+    pub(crate) fn actions_with_finalizer(
+        &self,
+        kind: &'static Kind,
+        owner: &Value,
+        finalizer: Option<&str>,
+    ) -> Vec<Action> {
+        let finalizer = |patch: &mut Value, field: &str| {
+            if let Some(finalizer) = finalizer {
+                patch.set(&["metadata", field], value!([finalizer]));
+            }
+        };
         let adopt = self.adopt.iter().map(|object| {
-            let patch =
+            let mut patch =
                 value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(reference(owner))]}});
+            finalizer(&mut patch, "finalizers");
             Action::Patch { kind, key: object.key.clone(), patch: Patch::Strategic(patch), subresource: "" }
         });
         let release = self.release.iter().map(|object| {
             let gone = value!({"$patch": "delete", "uid": (meta::uid(owner))});
-            let patch = value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(gone)]}});
+            let mut patch = value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(gone)]}});
+            finalizer(&mut patch, "$deleteFromPrimitiveList/finalizers");
             Action::Patch { kind, key: object.key.clone(), patch: Patch::Strategic(patch), subresource: "" }
         });
         adopt.chain(release).collect()

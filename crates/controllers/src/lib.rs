@@ -12,11 +12,16 @@ mod conditions;
 mod daemonset;
 mod deployment;
 mod disruption;
+mod endpoints;
+mod endpointslice;
 mod garbage;
 mod hashes;
 mod history;
+mod job;
+mod jobs;
 mod legacy_token_cleaner;
 mod limits;
+mod mirroring;
 mod namespace;
 mod namespaces;
 mod nodelifecycle;
@@ -31,6 +36,8 @@ mod secrets;
 mod selectors;
 mod serviceaccount;
 mod serviceaccount_token;
+mod servicecidr;
+mod services;
 mod statefulset;
 mod tainteviction;
 mod taints;
@@ -46,7 +53,10 @@ use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
 
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
+pub use endpoints::EndpointsOptions;
+pub use endpointslice::EndpointSliceOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
+pub use mirroring::MirroringOptions;
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
 
 /// What controllers have to be told.
@@ -59,6 +69,9 @@ pub struct Options {
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
     pub legacy_token_cleaner: LegacyTokenCleanerOptions,
+    pub endpoint_slices: EndpointSliceOptions,
+    pub endpoints: EndpointsOptions,
+    pub mirroring: MirroringOptions,
 }
 
 /// Starts every controller.
@@ -78,6 +91,11 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(certificates::signing::Signing(options.signing));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(endpoints::Endpoints::new(options.endpoints));
+    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
+    manager.run(mirroring::Mirroring { options: options.mirroring });
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
@@ -88,5 +106,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
+    manager.run(servicecidr::ServiceCidrs);
     manager.run(ttl::TtlAfterFinished);
 }

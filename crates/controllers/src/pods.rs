@@ -1,6 +1,7 @@
 //! What controllers ask of pods: whether they count, are ready, are available, and which go first.
 
 use std::cmp::Ordering;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use corten_reconcile::{Action, Event, Outcome};
 use jiff::Timestamp;
 
 use crate::conditions;
+use crate::job::Tracking;
 
 /// What is read off pods again and again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +28,46 @@ pub(crate) struct PodView {
     pub(crate) disrupted_since: Option<Timestamp>,
     /// Its volumes that are claims: which volume is which claim.
     pub(crate) claims: Box<[(Str, Str)]>,
+    pub(crate) ips: Box<[IpAddr]>,
+    pub(crate) hostname: Str,
+    pub(crate) subdomain: Str,
+    /// The ports that have names, of everything that runs for as long as the pod does.
+    pub(crate) ports: Box<[NamedPort]>,
+    /// What only pods of jobs have.
+    pub(crate) tracking: Option<Arc<Tracking>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedPort {
+    pub(crate) name: Str,
+    pub(crate) protocol: Str,
+    pub(crate) number: i64,
+}
+
+/// Reads an address, however its numbers are written.
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
+    }
+    // Octets may begin with zeros, which say nothing.
+    let octets: Vec<_> = text.split('.').map(str::parse::<u8>).collect::<Result<_, _>>().ok()?;
+    Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?))
+}
+
+fn named_ports(pod: &Value) -> Box<[NamedPort]> {
+    let sidecars = pod.items_at(&["spec", "initContainers"]).iter();
+    let sidecars = sidecars.filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
+    let containers = pod.items_at(&["spec", "containers"]).iter().chain(sidecars);
+    containers
+        .flat_map(|container| container.items_at(&["ports"]))
+        .filter_map(|port| {
+            Some(NamedPort {
+                name: port.str_at(&["name"])?.into(),
+                protocol: port.str_at(&["protocol"]).unwrap_or("TCP").into(),
+                number: port.int_at(&["containerPort"])?,
+            })
+        })
+        .collect()
 }
 
 impl View for PodView {
@@ -48,6 +90,15 @@ impl View for PodView {
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
             disrupted_since: disrupted(pod).and_then(|c| at(c.get("lastTransitionTime"))),
             claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(claim).collect(),
+            ips: pod
+                .items_at(&["status", "podIPs"])
+                .iter()
+                .filter_map(|ip| address(ip.str_at(&["ip"])?))
+                .collect(),
+            hostname: text(&["spec", "hostname"]),
+            subdomain: text(&["spec", "subdomain"]),
+            ports: named_ports(pod),
+            tracking: Tracking::of_job_pod(pod),
         }
     }
 }

@@ -7,6 +7,8 @@ use corten_client::{Caches, DeleteOptions, Key, Propagation, kinds};
 use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::jobs;
+
 pub(crate) struct TtlAfterFinished;
 
 impl Controller for TtlAfterFinished {
@@ -47,10 +49,7 @@ impl Controller for TtlAfterFinished {
 /// When a job's time is over, once it has finished.
 fn expires(job: &Value) -> Option<Timestamp> {
     let seconds = job.int_at(&["spec", "ttlSecondsAfterFinished"])?;
-    let finished = job.items_at(&["status", "conditions"]).iter().find(|condition| {
-        matches!(condition.str_at(&["type"]), Some("Complete" | "Failed"))
-            && condition.str_at(&["status"]) == Some("True")
-    })?;
+    let (_, finished) = jobs::finished(job)?;
     let at = time::parse(finished.str_at(&["lastTransitionTime"])?).ok()?;
     at.checked_add(SignedDuration::from_secs(seconds)).ok()
 }

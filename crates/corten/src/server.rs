@@ -127,7 +127,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone(), ..Default::default() };
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,

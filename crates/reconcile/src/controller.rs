@@ -3,11 +3,14 @@
 //! What no cache holds, such as the scale of any kind or metrics, a controller asks for by path before it plans; the
 //! requests are made for it.
 
+use std::time::Duration;
+
 use corten_api::Value;
+use corten_base::Backoff;
 use corten_client::{Caches, Change, Error, Key, Kind};
 use jiff::Timestamp;
 
-use crate::{Plan, Report};
+use crate::{Plan, Queue, Report};
 
 pub trait Controller: Send + Sync + 'static {
     /// A snapshot of the part of the world that matters for one key.
@@ -22,7 +25,7 @@ pub trait Controller: Send + Sync + 'static {
         self.name()
     }
 
-    /// As metrics call its queue; a controller of several parts has several.
+    /// As metrics call its queue; a controller of several parts has one for each.
     fn queue(&self) -> &'static str {
         self.name()
     }
@@ -52,6 +55,17 @@ pub trait Controller: Send + Sync + 'static {
     fn conclude(&self, key: &Key, world: &Self::World, report: &Report, now: Timestamp) -> Plan {
         let _ = (key, world, report, now);
         Plan::done()
+    }
+
+    /// How long changes of a kind are collected before what they concern is looked at.
+    fn settle(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
+
+    /// How long a key waits after failures.
+    fn retry(&self) -> Backoff {
+        Queue::RETRY
     }
 
     /// How many keys are worked on at a time.

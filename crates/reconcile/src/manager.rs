@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_base::Clock;
+use corten_base::{Backoff, Clock};
 use corten_client::{Caches, Client, Key};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -87,7 +87,11 @@ impl Manager {
 
     /// A queue that is counted among this manager's own.
     pub fn queue(&self, name: &'static str) -> Arc<Queue> {
-        let queue = Arc::new(Queue::new(self.clock.clone()));
+        self.queue_retrying(name, Queue::RETRY)
+    }
+
+    fn queue_retrying(&self, name: &'static str, retry: Backoff) -> Arc<Queue> {
+        let queue = Arc::new(Queue::retrying(self.clock.clone(), retry));
         self.queues.lock().push((name, queue.clone()));
         queue
     }
@@ -98,14 +102,19 @@ impl Manager {
             return;
         }
         let controller = Arc::new(controller);
-        let queue = self.queue(controller.queue());
+        let queue = self.queue_retrying(controller.queue(), controller.retry());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
+            let settle = controller.settle(watch.kind);
             self.caches.of(watch.kind).subscribe(move |change| {
                 let mut keys = Vec::new();
                 (watch.keys)(&caches, change, &mut keys);
                 for key in keys {
-                    queue.add(key);
+                    if settle.is_zero() {
+                        queue.add(key);
+                    } else {
+                        queue.add_after(key, settle);
+                    }
                 }
             });
         }
@@ -169,11 +178,11 @@ impl<C: Controller> Worker<C> {
         if !written.is_empty() {
             self.pending.lock().insert(key.clone(), written);
         }
+        let mut failed = plan.retry || conclusion.retry;
         let Plan { events, requeue_after, .. } = plan;
         for event in events.into_iter().chain(conclusion.events) {
             self.recorder.record(event);
         }
-        let mut failed = false;
         for (action, error) in report.failures().chain(concluded.failures()) {
             // Nothing can be made in a namespace that is going, and nothing has to be.
             if error.has_cause("NamespaceTerminating") {

@@ -14,6 +14,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// Look again after this long, even if nothing changes.
     pub requeue_after: Option<Duration>,
+    /// Look again later and later, as after a request that failed.
+    pub retry: bool,
 }
 
 impl Plan {
@@ -39,6 +41,12 @@ impl Plan {
     /// Looks again after this long, or sooner if that was wanted already.
     pub fn again_after(mut self, delay: Duration) -> Plan {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |other| other.min(delay)));
+        self
+    }
+
+    /// Looks again later and later, for as long as it says so.
+    pub fn retry(mut self) -> Plan {
+        self.retry = true;
         self
     }
 

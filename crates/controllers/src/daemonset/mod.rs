@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, Key, Object, kinds};
+use corten_client::{Caches, Change, Key, kinds};
 use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 

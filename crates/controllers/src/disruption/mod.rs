@@ -9,7 +9,7 @@ mod scales;
 mod stale;
 
 use corten_api::selector::LabelSelector;
-use corten_api::{Map, Str, Value, meta, time, value};
+use corten_api::{Map, Value, meta, time, value};
 use corten_client::{Caches, Change, Error, Key, Object, View, kinds};
 use corten_reconcile::{Action, Controller, Event, Manager, Plan, Watch};
 use jiff::{SignedDuration, Timestamp};

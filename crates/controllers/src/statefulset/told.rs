@@ -36,7 +36,9 @@ pub(super) fn events(world: &World, outcome: &Outcome) -> Vec<Event> {
         Action::Create { object, .. } => ("Create", meta::name(object)),
         Action::Update { object, .. } => ("Update", meta::name(object)),
         Action::Delete { key, .. } => ("Delete", key.name.as_str()),
-        Action::Patch { .. } | Action::Post { .. } | Action::Scale { .. } => return Vec::new(),
+        Action::Get { .. } | Action::Patch { .. } | Action::Post { .. } | Action::Scale { .. } => {
+            return Vec::new();
+        }
     };
     let kind = outcome.action.kind();
     if *kind == kinds::PODS {

@@ -42,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let same = ready.client.clone();
         let selection = Selection::new(args.controllers);
         let all = Manager::new(ready.client, Box::new(move |_| same.clone()), ready.clock).only(selection);
-        corten_controllers::start(managing.get_or_init(|| all), Options { root_ca });
+        corten_controllers::start(managing.get_or_init(|| all), Options { root_ca, ..Options::default() });
         tracing::info!("controllers run");
         Ok(managing)
     })
