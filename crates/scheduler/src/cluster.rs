@@ -1,5 +1,6 @@
 //! Everything a decision is made from.
 
+use crate::budgets::Budgets;
 use crate::snapshot::Snapshot;
 use crate::workloads::Workloads;
 
@@ -7,4 +8,5 @@ use crate::workloads::Workloads;
 pub(crate) struct Cluster {
     pub(crate) snapshot: Snapshot,
     pub(crate) workloads: Workloads,
+    pub(crate) budgets: Budgets,
 }

@@ -125,7 +125,8 @@ fn profile(at: usize, value: &Value) -> Result<Profile, ConfigError> {
     let scores: Result<Vec<_>, ConfigError> = sets.at(Point::Score).into_iter().map(score).collect();
     let percentage = percentage(value, "percentageOfNodesToScore")?;
     let (gates, filters) = (plugins(Point::PreEnqueue)?, plugins(Point::Filter)?);
-    Ok(Profile::new(Str::new(name), percentage, gates, filters, scores?))
+    let post_filters = plugins(Point::PostFilter)?;
+    Ok(Profile::new(Str::new(name), percentage, gates, filters, post_filters, scores?))
 }
 
 #[cfg(test)]

@@ -148,8 +148,7 @@ impl Search {
     }
 }
 
-/// Why a pod cannot have a node. Pods that wait for the node and come before this one count as there, and as not
-/// there: it has to fit either way.
+/// Why a pod cannot have a node.
 fn check(
     profile: &mut Profile,
     cluster: &mut Cluster,
@@ -158,14 +157,9 @@ fn check(
     at: NodeIx,
     remember: bool,
 ) -> Option<(&'static str, Rejection)> {
-    if !cluster.snapshot.nominated.is_empty() {
-        let waiting = cluster.snapshot.nominated.ahead_of(pod, cluster.snapshot.name(at));
-        if !waiting.is_empty() {
-            let rejected = with(cluster, at, &waiting, |cluster| only(profile, cluster, pod, at));
-            if rejected.is_some() {
-                return rejected;
-            }
-        }
+    let ahead = refused_for_others(profile, cluster, filters, pod, at);
+    if ahead.is_some() {
+        return ahead;
     }
     if remember {
         profile.check_remembering(filters, pod, cluster, at)
@@ -174,25 +168,37 @@ fn check(
     }
 }
 
-/// Looks at one node with other pods on it.
-fn with<T>(cluster: &mut Cluster, at: NodeIx, pods: &[Arc<Pod>], look: impl FnOnce(&mut Cluster) -> T) -> T {
-    pods.iter().for_each(|pod| cluster.snapshot.put(pod.clone(), at));
-    let seen = look(cluster);
-    pods.iter().for_each(|pod| drop(cluster.snapshot.take(&pod.uid, at)));
-    seen
-}
-
-/// Looks at one node as things are now.
-pub(crate) fn only(
+/// Why a pod cannot have a node on which pods came or went since the filters were made.
+pub(crate) fn on_node(
     profile: &Profile,
     cluster: &mut Cluster,
+    filters: &Filters,
     pod: &Pod,
     at: NodeIx,
 ) -> Option<(&'static str, Rejection)> {
-    match profile.pre_filter(pod, cluster) {
-        Ok(filters) => profile.check(&filters, pod, cluster, at),
-        Err(rejected) => Some(rejected),
+    let ahead = refused_for_others(profile, cluster, filters, pod, at);
+    ahead.or_else(|| profile.check_again(filters, pod, cluster, at))
+}
+
+/// Pods that wait for the node and come before this one count as there, and as not there: it has to fit either way.
+fn refused_for_others(
+    profile: &Profile,
+    cluster: &mut Cluster,
+    filters: &Filters,
+    pod: &Pod,
+    at: NodeIx,
+) -> Option<(&'static str, Rejection)> {
+    if cluster.snapshot.nominated.is_empty() {
+        return None;
     }
+    let waiting = cluster.snapshot.nominated.ahead_of(pod, cluster.snapshot.name(at));
+    if waiting.is_empty() {
+        return None;
+    }
+    waiting.iter().for_each(|other| cluster.snapshot.put(other.clone(), at));
+    let rejected = profile.check_again(filters, pod, cluster, at);
+    waiting.iter().for_each(|other: &Arc<Pod>| drop(cluster.snapshot.take(&other.uid, at)));
+    rejected
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! *Invariant:* a pod that was given a node counts on it from then on, whether or not the server knows yet, until the
 //! server refuses or the pod is gone. A pod is never in the queue and on a node at once.
 
+mod preempting;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use jiff::Timestamp;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::cycle::{Decision, Search};
+use crate::framework::Nomination;
 use crate::framework::event::ClusterEvent;
 use crate::framework::profile::Profile;
 use crate::node::Node;
@@ -41,10 +44,18 @@ pub(crate) enum Change {
         key: Key,
         object: Option<Value>,
     },
+    Budget {
+        key: Key,
+        object: Option<Value>,
+    },
     /// The server took a binding, or why it did not.
     Bound {
         uid: Str,
         outcome: Result<(), String>,
+    },
+    /// The server was asked to take away everybody who had to make way for a pod.
+    Preempted {
+        uid: Str,
     },
 }
 
@@ -52,8 +63,12 @@ pub(crate) enum Change {
 pub(crate) enum Step {
     /// Bind a pod to a node.
     Bind { pod: Arc<Pod>, node: Str },
-    /// Tell that a pod has no node.
-    Tell { pod: Arc<Pod>, reason: &'static str, message: String },
+    /// Tell that a pod has no node, and which it waits for.
+    Tell { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
+    /// Take pods away to make room for another.
+    Preempt { pod: Arc<Pod>, node: Str, victims: Vec<Arc<Pod>> },
+    /// Tell that a pod waits for no node any more.
+    Unnominate { pod: Arc<Pod> },
     /// Nothing before this time, unless something happens.
     Wait(Option<Timestamp>),
 }
@@ -70,8 +85,10 @@ pub(crate) struct Engine {
     known: HashMap<Key, Arc<Pod>>,
     /// Pods that were given a node the server may not know of yet, by uid.
     assumed: HashMap<Str, Waiting>,
-    /// What is to be told before anything else.
-    told: Vec<Step>,
+    /// Pods for whom others are being taken away, with those others, by uid.
+    preempting: HashMap<Str, (Waiting, Vec<Str>)>,
+    /// What is to be done before anything else.
+    pending: Vec<Step>,
 }
 
 impl Engine {
@@ -83,7 +100,8 @@ impl Engine {
             search: Search::new(config.percentage, Random::new(seed)),
             known: HashMap::new(),
             assumed: HashMap::new(),
-            told: Vec::new(),
+            preempting: HashMap::new(),
+            pending: Vec::new(),
         }
     }
 
@@ -111,14 +129,16 @@ impl Engine {
             Change::Node { name, node } => self.node_changed(&name, node, now),
             Change::Namespace { name, labels } => self.cluster.snapshot.set_namespace(&name, labels),
             Change::Workload { kind, key, object } => self.cluster.workloads.set(kind, &key, object.as_ref()),
+            Change::Budget { key, object } => self.cluster.budgets.set(&key, object.as_ref()),
             Change::Bound { uid, outcome } => self.bound(&uid, outcome, now),
+            Change::Preempted { uid } => self.preempted(&uid, now),
         }
     }
 
     /// Decides for the next pod whose turn it is.
     pub(crate) fn step(&mut self, now: Timestamp) -> Step {
-        if let Some(told) = self.told.pop() {
-            return told;
+        if let Some(step) = self.pending.pop() {
+            return step;
         }
         let Some(waiting) = self.queue.pop(now) else { return Step::Wait(self.queue.next_due()) };
         let pod = waiting.pod.clone();
@@ -136,12 +156,22 @@ impl Engine {
             Decision::NoNodes => {
                 self.queue.reject(waiting, Vec::new(), now);
                 let message = "no nodes available to schedule pods".to_owned();
-                Step::Tell { pod, reason: UNSCHEDULABLE, message }
+                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination: Nomination::Clear }
             }
-            Decision::Unschedulable(diagnosis) => {
+            Decision::Unschedulable(mut diagnosis) => {
+                let found = profile.post_filters.iter().find_map(|plugin| {
+                    plugin.post_filter(&pod, &mut self.cluster, profile, &diagnosis, &mut self.search.random)
+                });
+                let (nomination, victims) = match found {
+                    None => (Nomination::Clear, Vec::new()),
+                    Some(found) => {
+                        diagnosis.afterwards = found.message;
+                        (found.nomination, found.victims)
+                    }
+                };
                 let message = diagnosis.message();
-                self.queue.reject(waiting, diagnosis.plugins, now);
-                Step::Tell { pod, reason: UNSCHEDULABLE, message }
+                self.nominate(waiting, diagnosis.plugins, &nomination, victims, now);
+                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination }
             }
         }
     }
@@ -170,6 +200,7 @@ impl Engine {
         self.queue.remove(&pod.uid);
         self.cluster.snapshot.nominated.remove(&pod.uid);
         self.assumed.remove(&pod.uid);
+        self.preempting.remove(&pod.uid);
         if let Some((pod, _)) = self.cluster.snapshot.remove_pod(&pod.uid) {
             self.happened(&ClusterEvent::PodGone(&pod), now);
         }
@@ -179,6 +210,7 @@ impl Engine {
         self.queue.remove(&pod.uid);
         self.cluster.snapshot.nominated.remove(&pod.uid);
         self.assumed.remove(&pod.uid);
+        self.preempting.remove(&pod.uid);
         self.cluster.snapshot.add_pod(pod.clone(), &pod.node);
         match old.filter(|old| !old.node.is_empty()) {
             None => self.happened(&ClusterEvent::PodAssigned(pod), now),
@@ -191,7 +223,8 @@ impl Engine {
 
     /// A pod without a node. Those of other schedulers only matter for the nodes they wait for.
     fn pod_waits(&mut self, old: Option<&Pod>, pod: Arc<Pod>, now: Timestamp) {
-        if self.assumed.contains_key(&pod.uid) {
+        let busy = self.assumed.contains_key(&pod.uid) || self.preempting.contains_key(&pod.uid);
+        if busy && !pod.deleting {
             return;
         }
         let Some(profile) = self.profiles.iter().find(|p| p.scheduler == pod.shape.scheduler) else {
@@ -199,6 +232,7 @@ impl Engine {
         };
         if pod.deleting {
             self.queue.remove(&pod.uid);
+            self.preempting.remove(&pod.uid);
             self.cluster.snapshot.nominated.remove(&pod.uid);
             return;
         }
@@ -247,7 +281,8 @@ impl Engine {
         if known.deleting {
             return;
         }
-        self.told.push(Step::Tell { pod: known.clone(), reason: WENT_WRONG, message });
+        let (pod, nomination) = (known.clone(), Nomination::Clear);
+        self.pending.push(Step::Tell { pod, reason: WENT_WRONG, message, nomination });
         self.queue.retry(Waiting { pod: known, ..waiting }, now);
     }
 

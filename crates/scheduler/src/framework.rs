@@ -7,13 +7,18 @@ pub(crate) mod diagnosis;
 pub(crate) mod event;
 pub(crate) mod profile;
 
+use std::sync::Arc;
+
 use corten_api::Str;
 
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::pod::Pod;
+use crate::random::Random;
 use crate::snapshot::NodeIx;
+use diagnosis::Diagnosis;
 use event::ClusterEvent;
+use profile::Profile;
 
 /// The best a node can score with one plugin.
 pub(crate) const MAX_SCORE: i64 = 100;
@@ -72,6 +77,28 @@ pub(crate) enum PreFilter {
 /// Looks at nodes for one pod.
 pub(crate) trait Filter {
     fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection>;
+
+    /// Whether it may still be asked when pods came or went meanwhile.
+    fn outlasts_pods(&self) -> bool {
+        false
+    }
+}
+
+/// What a plugin can do for a pod that fits nowhere.
+pub(crate) struct PostFilter {
+    pub(crate) message: String,
+    pub(crate) nomination: Nomination,
+    /// Who has to make way.
+    pub(crate) victims: Vec<Arc<Pod>>,
+}
+
+/// Which node a pod that fits nowhere waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Nomination {
+    /// The one it waits for already, if any.
+    Keep,
+    Clear,
+    Node(Str),
 }
 
 /// One plugin. What it does not speak about it leaves as it is here.
@@ -96,6 +123,18 @@ pub(crate) trait Plugin: Send + Sync {
     /// PreFilter and Filter, by what is on the nodes.
     fn pre_filter(&self, _pod: &Pod, _cluster: &mut Cluster) -> PreFilter {
         PreFilter::Skip
+    }
+
+    /// PostFilter: what can be done for a pod that fits nowhere.
+    fn post_filter(
+        &self,
+        _pod: &Pod,
+        _cluster: &mut Cluster,
+        _profile: &Profile,
+        _diagnosis: &Diagnosis,
+        _random: &mut Random,
+    ) -> Option<PostFilter> {
+        None
     }
 
     /// PreScore, Score and NormalizeScore: how good each node is, from 0 to 100; `false` if it does not care.

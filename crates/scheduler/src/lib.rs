@@ -5,6 +5,7 @@
 //!
 //! Never in here: what happens on nodes, and any second opinion on what the API server admitted.
 
+mod budgets;
 mod cluster;
 mod config;
 mod cycle;

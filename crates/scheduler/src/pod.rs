@@ -36,8 +36,9 @@ pub(crate) struct Pod {
     pub(crate) nominated: Str,
     pub(crate) gates: Vec<Str>,
     pub(crate) deleting: bool,
+    /// It is going because somebody more important needs its place.
+    pub(crate) preempted: bool,
     pub(crate) finished: bool,
-    pub(crate) created: Timestamp,
     pub(crate) started: Option<Timestamp>,
     /// What its `PodScheduled` condition says: reason and message.
     pub(crate) told: Option<(Str, Str)>,
@@ -109,8 +110,8 @@ impl Pod {
             nominated: text(&["status", "nominatedNodeName"]),
             gates: gates.filter_map(|gate| gate.str_at(&["name"])).map(Str::new).collect(),
             deleting: meta::is_deleting(pod),
+            preempted: meta::is_deleting(pod) && is_preempted(pod),
             finished: matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed")),
-            created: at(&["metadata", "creationTimestamp"]).unwrap_or(Timestamp::UNIX_EPOCH),
             started: at(&["status", "startTime"]),
             told: told(pod),
         }
@@ -130,6 +131,15 @@ impl Pod {
     pub(crate) fn is_selected_by(&self, selector: &LabelSelector) -> bool {
         selector.matches(&self.shape.labels)
     }
+}
+
+fn is_preempted(pod: &Value) -> bool {
+    let conditions = pod.items_at(&["status", "conditions"]);
+    let target = conditions.iter().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget"));
+    target.is_some_and(|condition| {
+        condition.str_at(&["status"]) == Some("True")
+            && condition.str_at(&["reason"]) == Some("PreemptionByScheduler")
+    })
 }
 
 fn told(pod: &Value) -> Option<(Str, Str)> {

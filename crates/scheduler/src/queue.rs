@@ -24,8 +24,6 @@ pub(crate) struct Waiting {
     pub(crate) pod: Arc<Pod>,
     /// How often it was tried.
     pub(crate) attempts: u32,
-    /// When it was first seen.
-    pub(crate) since: Timestamp,
     /// Who rejected it last.
     pub(crate) rejected_by: Vec<&'static str>,
 }
@@ -101,7 +99,7 @@ impl Queue {
     /// A new pod; one that is held back only waits.
     pub(crate) fn add(&mut self, pod: Arc<Pod>, held_back: Option<&'static str>, now: Timestamp) {
         let rejected_by = held_back.into_iter().collect();
-        let waiting = Waiting { pod, attempts: 0, since: now, rejected_by };
+        let waiting = Waiting { pod, attempts: 0, rejected_by };
         let state = if held_back.is_some() { State::Gated } else { State::Active(self.turn(&waiting, now)) };
         self.put(waiting, state);
     }
@@ -153,6 +151,12 @@ impl Queue {
         self.number += 1;
         let due = (later(now, self.backoff.delay(waiting.attempts)), self.number);
         self.put(waiting, State::Backoff { due, wrong: true });
+    }
+
+    /// A pod that was neither tried nor rejected goes on where it was.
+    pub(crate) fn resume(&mut self, waiting: Waiting, now: Timestamp) {
+        let state = self.awake(&waiting, now);
+        self.put(waiting, state);
     }
 
     /// Something happened: wakes those it may help, as told for one of every group.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use corten_api::{Value, meta, time, value};
 use corten_base::Clock;
-use corten_client::{Cache, Caches, Client, Key, Kind, Object, Patch, kinds};
+use corten_client::{Cache, Caches, Client, DeleteOptions, Key, Kind, Object, Patch, kinds};
 use corten_reconcile::{Event, Manager, Recorder};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{Config, DEFAULT_SCHEDULER};
 use crate::engine::{Change, Engine, Step};
+use crate::framework::Nomination;
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::plugins::default_binder;
@@ -99,6 +100,10 @@ fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shape
             labels: object.map(|object| object.labels.clone()),
         }),
     );
+    each(
+        &kinds::POD_DISRUPTION_BUDGETS,
+        Box::new(|key, object| Change::Budget { key: key.clone(), object: object.map(Object::tree) }),
+    );
     for (kind, selecting) in [
         (&kinds::SERVICES, Selecting::Service),
         (&kinds::REPLICATION_CONTROLLERS, Selecting::ReplicationController),
@@ -156,7 +161,11 @@ impl Scheduler {
                 Step::Wait(until) => return until,
                 step => {
                     let took = self.clock.now().duration_since(now).as_secs_f64();
-                    self.metrics.decided(matches!(step, Step::Bind { .. }), took);
+                    match &step {
+                        Step::Bind { .. } => self.metrics.decided(true, took),
+                        Step::Tell { .. } => self.metrics.decided(false, took),
+                        _ => {}
+                    }
                     self.requests.spawn(self.writer.clone().perform(step));
                 }
             }
@@ -191,7 +200,11 @@ impl Writer {
         };
         match step {
             Step::Bind { pod, node } => self.bind(&pod, &node).await,
-            Step::Tell { pod, reason, message } => self.tell(&pod, reason, &message).await,
+            Step::Tell { pod, reason, message, nomination } => {
+                self.tell(&pod, reason, &message, &nomination).await;
+            }
+            Step::Preempt { pod, node, victims } => self.preempt(&pod, &node, &victims).await,
+            Step::Unnominate { pod } => self.patch_status(&pod, value!({"nominatedNodeName": null})).await,
             Step::Wait(_) => {}
         }
         drop(room);
@@ -220,25 +233,64 @@ impl Writer {
     }
 
     /// Says why a pod has no node, to people and to programs.
-    async fn tell(&self, pod: &Pod, reason: &'static str, message: &str) {
+    async fn tell(&self, pod: &Pod, reason: &'static str, message: &str, nomination: &Nomination) {
         let event =
             Event::warning(DEFAULT_SCHEDULER, &pod.reference(), "FailedScheduling", truncated(message));
         self.recorder.record(event);
-        let known = pod.told.as_ref().is_some_and(|(r, m)| r == reason && m == message);
-        if known {
-            return;
+        let mut status = Value::object();
+        if pod.told.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
+            status.set(&["conditions"], value!([(condition(pod, reason, message, self.clock.now()))]));
         }
-        let patch = Patch::Strategic(condition(pod, reason, message, self.clock.now()));
-        match self.client.patch(&kinds::PODS, &pod.key, &patch, "status").await {
+        match nomination {
+            Nomination::Node(node) if pod.nominated != *node => {
+                status.set(&["nominatedNodeName"], node.clone());
+            }
+            Nomination::Clear if !pod.nominated.is_empty() => {
+                status.set(&["nominatedNodeName"], Value::Null);
+            }
+            _ => {}
+        }
+        if status != Value::object() {
+            self.patch_status(pod, status).await;
+        }
+    }
+
+    /// Takes pods away so that another can have their place.
+    async fn preempt(&self, pod: &Pod, node: &str, victims: &[Arc<Pod>]) {
+        for victim in victims {
+            let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
+            let condition = value!({
+                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
+            });
+            self.patch_status(victim, value!({"conditions": [(condition)]})).await;
+            let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
+            match self.client.delete(&kinds::PODS, &victim.key, &options).await {
+                Ok(_) => {
+                    let message = format!("Preempted by pod {} on node {node}", pod.uid);
+                    let event = Event::normal(DEFAULT_SCHEDULER, &victim.reference(), "Preempted", message);
+                    self.recorder.record(event);
+                }
+                Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),
+            }
+        }
+        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone() });
+    }
+
+    /// Merges something into the status of this very pod.
+    async fn patch_status(&self, pod: &Pod, status: Value) {
+        let mut patch = value!({"status": (status)});
+        meta::set_text(&mut patch, "uid", &pod.uid);
+        match self.client.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
             Err(error) if !error.is_not_found() => {
-                tracing::debug!(pod = %pod.key, %error, "pod's condition could not be written");
+                tracing::debug!(pod = %pod.key, %error, "pod's status could not be written");
             }
             _ => {}
         }
     }
 }
 
-/// The part of the status that says why a pod has no node. It is about this very pod.
+/// Says why a pod has no node.
 fn condition(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut condition = value!({
         "type": "PodScheduled", "status": "False", "reason": (reason), "message": (message),
@@ -247,9 +299,7 @@ fn condition(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
     if pod.told.is_none() {
         condition.set(&["lastTransitionTime"], time::format(now));
     }
-    let mut patch = value!({"status": {"conditions": [(condition)]}});
-    meta::set_text(&mut patch, "uid", &pod.uid);
-    patch
+    condition
 }
 
 fn truncated(message: &str) -> String {

@@ -7,6 +7,7 @@ use corten_api::{Map, Str, Value};
 use crate::framework::{MAX_SCORE, Plugin};
 use crate::node_selector::{PreferredTerm, RequiredNodes};
 use crate::plugins::allocation::{Resource, Weighed};
+use crate::plugins::default_preemption::{self, DefaultPreemption};
 use crate::plugins::image_locality::{self, ImageLocality};
 use crate::plugins::inter_pod_affinity::{self, InterPodAffinity};
 use crate::plugins::node_affinity::{self, NodeAffinity};
@@ -40,6 +41,7 @@ pub(super) fn make(name: &str, args: Option<&Value>) -> Result<Arc<dyn Plugin>, 
         }
         pod_topology_spread::NAME => Arc::new(pod_topology_spread(args)?),
         inter_pod_affinity::NAME => Arc::new(inter_pod_affinity(args)?),
+        default_preemption::NAME => Arc::new(default_preemption(args)?),
         image_locality::NAME => Arc::new(ImageLocality),
         _ => return Err("has no say here".to_owned()),
     })
@@ -120,6 +122,19 @@ fn pod_topology_spread(args: &Value) -> Result<PodTopologySpread, String> {
         }
         other => Err(format!("defaultingType: Unsupported value: {other:?}")),
     }
+}
+
+fn default_preemption(args: &Value) -> Result<DefaultPreemption, String> {
+    let defaults = DefaultPreemption::default();
+    let number = |key: &str, unless_said: usize| match args.int_at(&[key]) {
+        None => Ok(unless_said),
+        Some(said) => usize::try_from(said).map_err(|_| format!("{key}: not in the range [0, inf)")),
+    };
+    let least_percent = number("minCandidateNodesPercentage", defaults.least_percent)?;
+    if least_percent > 100 {
+        return Err("minCandidateNodesPercentage: not in valid range [0, 100]".to_owned());
+    }
+    Ok(DefaultPreemption { least_percent, least: number("minCandidateNodesAbsolute", defaults.least)? })
 }
 
 fn inter_pod_affinity(args: &Value) -> Result<InterPodAffinity, String> {

@@ -4,9 +4,9 @@ use corten_api::Value;
 
 use super::ConfigError;
 use crate::plugins::{
-    default_binder, image_locality, inter_pod_affinity, node_affinity, node_name, node_ports,
-    node_resources_balanced_allocation, node_resources_fit, node_unschedulable, pod_topology_spread,
-    priority_sort, scheduling_gates, taint_toleration,
+    default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity, node_name,
+    node_ports, node_resources_balanced_allocation, node_resources_fit, node_unschedulable,
+    pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
 };
 
 /// Where plugins have a say. What upstream calls PreFilter and PreScore belongs to Filter and Score here.
@@ -61,6 +61,7 @@ const PLUGINS: &[(&str, i64, &[Point])] = &[
     (node_resources_fit::NAME, 1, &[Point::Filter, Point::Score]),
     (pod_topology_spread::NAME, 2, &[Point::Filter, Point::Score]),
     (inter_pod_affinity::NAME, 2, &[Point::Filter, Point::Score]),
+    (default_preemption::NAME, 0, &[Point::PostFilter]),
     (node_resources_balanced_allocation::NAME, 1, &[Point::Score]),
     (image_locality::NAME, 1, &[Point::Score]),
     (default_binder::NAME, 0, &[Point::Bind]),

@@ -42,6 +42,11 @@ impl Diagnosis {
         plugins.iter().for_each(|plugin| self.blame(plugin));
     }
 
+    /// What is to be said of nodes that were not looked at.
+    pub(crate) fn say_of_unseen(&mut self, reason: &str) {
+        self.unseen = Some(reason.to_owned());
+    }
+
     pub(crate) fn reject(&mut self, at: NodeIx, plugin: &'static str, rejection: &Rejection) {
         for reason in rejection.reasons.iter() {
             match self.reasons.get_mut(reason) {

@@ -19,6 +19,7 @@ pub(crate) struct Profile {
     pub(crate) percentage: Option<i64>,
     pub(crate) gates: Vec<Arc<dyn Plugin>>,
     pub(crate) filters: Vec<Arc<dyn Plugin>>,
+    pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
     judgements: HashMap<u64, Judgements>,
 }
@@ -43,9 +44,10 @@ impl Profile {
         percentage: Option<i64>,
         gates: Vec<Arc<dyn Plugin>>,
         filters: Vec<Arc<dyn Plugin>>,
+        post_filters: Vec<Arc<dyn Plugin>>,
         scores: Vec<(Arc<dyn Plugin>, i64)>,
     ) -> Profile {
-        Profile { scheduler, percentage, gates, filters, scores, judgements: HashMap::new() }
+        Profile { scheduler, percentage, gates, filters, post_filters, scores, judgements: HashMap::new() }
     }
 
     /// Why a pod must not be tried, and who says so.
@@ -93,6 +95,23 @@ impl Profile {
         let node = cluster.snapshot.node(at);
         let judged = self.filters.iter().find_map(|plugin| Some((plugin.name(), plugin.judge(pod, node)?)));
         judged.or_else(|| self.check_pods(filters, cluster, at))
+    }
+
+    /// Whether a node will do, although pods came or went since the filters were made.
+    pub(crate) fn check_again(
+        &self,
+        filters: &Filters,
+        pod: &Pod,
+        cluster: &mut Cluster,
+        at: NodeIx,
+    ) -> Option<(&'static str, Rejection)> {
+        if filters.dynamic.iter().all(|(_, filter)| filter.outlasts_pods()) {
+            return self.check(filters, pod, cluster, at);
+        }
+        match self.pre_filter(pod, cluster) {
+            Ok(filters) => self.check(&filters, pod, cluster, at),
+            Err(rejected) => Some(rejected),
+        }
     }
 
     /// The same, with what is already known about nodes for pods of this shape.

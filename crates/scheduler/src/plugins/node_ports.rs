@@ -20,6 +20,10 @@ impl Filter for Wanted {
         let taken = |wanted: &HostPort| used.iter().any(|port| port.conflicts(wanted));
         self.0.iter().any(taken).then_some(REASON)
     }
+
+    fn outlasts_pods(&self) -> bool {
+        true
+    }
 }
 
 impl Plugin for NodePorts {

@@ -55,6 +55,10 @@ impl Filter for Fit {
             && wanted.scalars.is_empty();
         if fast { None } else { self.complain(cluster, at) }
     }
+
+    fn outlasts_pods(&self) -> bool {
+        true
+    }
 }
 
 impl Fit {
