@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corten_api::Status;
+use corten_api::{Status, Str};
 use corten_reconcile::EventKind;
 
 use super::*;
