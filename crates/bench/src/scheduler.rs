@@ -88,6 +88,8 @@ async fn measure(
     let before = options.nodes * workload.before_per_ten_nodes / 10;
     let pods = options.pods.unwrap_or(workload.pods);
     if workload.has_volumes() {
+        create(server, options.nodes, "/apis/storage.k8s.io/v1/csinodes", |index| workload.csi_node(index))
+            .await?;
         volumes(server, FIRST_NAMESPACE, before, |index| workload.pod_before(index)).await?;
         volumes(server, SECOND_NAMESPACE, pods, |index| workload.pod(index)).await?;
     }

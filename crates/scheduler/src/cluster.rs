@@ -2,6 +2,7 @@
 
 use crate::budgets::Budgets;
 use crate::snapshot::Snapshot;
+use crate::storage::Storage;
 use crate::workloads::Workloads;
 
 #[derive(Default)]
@@ -9,4 +10,5 @@ pub(crate) struct Cluster {
     pub(crate) snapshot: Snapshot,
     pub(crate) workloads: Workloads,
     pub(crate) budgets: Budgets,
+    pub(crate) storage: Storage,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corten_api::{Str, Value, meta};
 use corten_base::Backoff;
 
-use crate::framework::profile::Profile;
+use crate::framework::profile::{Plugins, Profile};
 use plugin_sets::{PluginSets, Point};
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -124,9 +124,14 @@ fn profile(at: usize, value: &Value) -> Result<Profile, ConfigError> {
     let score = |(name, weight): (&str, i64)| Ok((make(name)?, weight));
     let scores: Result<Vec<_>, ConfigError> = sets.at(Point::Score).into_iter().map(score).collect();
     let percentage = percentage(value, "percentageOfNodesToScore")?;
-    let (gates, filters) = (plugins(Point::PreEnqueue)?, plugins(Point::Filter)?);
-    let post_filters = plugins(Point::PostFilter)?;
-    Ok(Profile::new(Str::new(name), percentage, gates, filters, post_filters, scores?))
+    let plugins = Plugins {
+        gates: plugins(Point::PreEnqueue)?,
+        filters: plugins(Point::Filter)?,
+        post_filters: plugins(Point::PostFilter)?,
+        reserves: plugins(Point::Reserve)?,
+        scores: scores?,
+    };
+    Ok(Profile::new(Str::new(name), percentage, plugins))
 }
 
 #[cfg(test)]

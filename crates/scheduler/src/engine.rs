@@ -16,13 +16,14 @@ use jiff::Timestamp;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::cycle::{Decision, Search};
-use crate::framework::Nomination;
 use crate::framework::event::ClusterEvent;
 use crate::framework::profile::Profile;
+use crate::framework::{Nomination, VolumeStep};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::queue::{Depths, Queue, Waiting};
 use crate::random::Random;
+use crate::storage::Stored;
 use crate::workloads::Selecting;
 
 /// Something that happened.
@@ -48,6 +49,11 @@ pub(crate) enum Change {
         key: Key,
         object: Option<Value>,
     },
+    Storage {
+        kind: Stored,
+        key: Key,
+        object: Option<Value>,
+    },
     /// The server took a binding, or why it did not.
     Bound {
         uid: Str,
@@ -61,8 +67,8 @@ pub(crate) enum Change {
 
 /// What to do next.
 pub(crate) enum Step {
-    /// Bind a pod to a node.
-    Bind { pod: Arc<Pod>, node: Str },
+    /// Bind a pod to a node, once its volumes are ready.
+    Bind { pod: Arc<Pod>, node: Str, volumes: Vec<VolumeStep> },
     /// Tell that a pod has no node, and which it waits for.
     Tell { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
     /// Take pods away to make room for another.
@@ -130,6 +136,10 @@ impl Engine {
             Change::Namespace { name, labels } => self.cluster.snapshot.set_namespace(&name, labels),
             Change::Workload { kind, key, object } => self.cluster.workloads.set(kind, &key, object.as_ref()),
             Change::Budget { key, object } => self.cluster.budgets.set(&key, object.as_ref()),
+            Change::Storage { kind, key, object } => {
+                self.cluster.storage.set(kind, &key, object.as_ref());
+                self.happened(&ClusterEvent::StorageChanged, now);
+            }
             Change::Bound { uid, outcome } => self.bound(&uid, outcome, now),
             Change::Preempted { uid } => self.preempted(&uid, now),
         }
@@ -151,7 +161,10 @@ impl Engine {
                 self.cluster.snapshot.nominated.remove(&pod.uid);
                 self.cluster.snapshot.add_pod(pod.clone(), &node);
                 self.assumed.insert(pod.uid.clone(), waiting);
-                Step::Bind { pod, node }
+                let reserves = profile.reserves.iter();
+                let volumes =
+                    reserves.flat_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at)).collect();
+                Step::Bind { pod, node, volumes }
             }
             Decision::NoNodes => {
                 self.queue.reject(waiting, Vec::new(), now);
@@ -275,6 +288,9 @@ impl Engine {
         // What the server said may be lost while what it did is known.
         let known = self.known.get(&waiting.pod.key).filter(|known| known.uid == uid).cloned();
         let Some(known) = known.filter(|known| known.node.is_empty()) else { return };
+        for plugin in self.profiles.iter().flat_map(|profile| &profile.reserves) {
+            plugin.unreserve(&waiting.pod, &mut self.cluster);
+        }
         if let Some((pod, _)) = self.cluster.snapshot.remove_pod(uid) {
             self.happened(&ClusterEvent::PodGone(&pod), now);
         }

@@ -10,6 +10,7 @@ pub(crate) mod profile;
 use std::sync::Arc;
 
 use corten_api::Str;
+use corten_client::Key;
 
 use crate::cluster::Cluster;
 use crate::node::Node;
@@ -84,6 +85,15 @@ pub(crate) trait Filter {
     }
 }
 
+/// What has to be done about a volume before a pod is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum VolumeStep {
+    /// Give a volume to a claim.
+    Bind { volume: Str, claim: Key, uid: Str },
+    /// Have a volume made for a claim where the pod is going to be.
+    Provision { claim: Key, node: Str },
+}
+
 /// What a plugin can do for a pod that fits nowhere.
 pub(crate) struct PostFilter {
     pub(crate) message: String,
@@ -141,6 +151,14 @@ pub(crate) trait Plugin: Send + Sync {
     fn score(&self, _pod: &Pod, _cluster: &mut Cluster, _nodes: &[NodeIx], _scores: &mut [i64]) -> bool {
         false
     }
+
+    /// Reserve: what has to be done about volumes now that a pod has a node; it counts as done.
+    fn reserve(&self, _pod: &Pod, _cluster: &mut Cluster, _at: NodeIx) -> Vec<VolumeStep> {
+        Vec::new()
+    }
+
+    /// Unreserve: nothing came of it.
+    fn unreserve(&self, _pod: &Pod, _cluster: &mut Cluster) {}
 
     /// Whether an event may help a pod that this plugin rejected.
     fn may_help(&self, _pod: &Pod, _event: &ClusterEvent<'_>) -> bool {

@@ -21,6 +21,7 @@ mod random;
 mod resources;
 mod run;
 mod snapshot;
+mod storage;
 #[cfg(test)]
 mod testing;
 mod tolerations;

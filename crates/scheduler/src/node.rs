@@ -10,8 +10,8 @@ use crate::tolerations::Taint;
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";
-const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+pub(crate) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+pub(crate) const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Node {

@@ -52,10 +52,6 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    pub(crate) fn subtract(&mut self, other: &Resources) {
-        self.combine(other, i64::saturating_sub);
-    }
-
     /// The larger of each.
     pub(crate) fn raise(&mut self, other: &Resources) {
         self.combine(other, Ord::max);

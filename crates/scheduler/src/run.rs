@@ -3,6 +3,8 @@
 //! One task decides. Bindings are written side by side, so that many wait for the disk together; when too many are on
 //! their way, deciding waits for them.
 
+mod volumes;
+
 use std::sync::Arc;
 
 use corten_api::{Value, meta, time, value};
@@ -19,9 +21,11 @@ use crate::engine::{Change, Engine, Step};
 use crate::framework::Nomination;
 use crate::metrics::Metrics;
 use crate::node::Node;
-use crate::plugins::default_binder;
+use crate::plugins::{default_binder, volume_binding};
 use crate::pod::{Pod, Shapes};
+use crate::storage::Stored;
 use crate::workloads::Selecting;
+use volumes::VolumePreparation;
 
 /// How many requests are on their way at once.
 const AT_ONCE: usize = 96;
@@ -49,6 +53,7 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
             clock: clock.clone(),
             changes,
             room: Arc::new(Semaphore::new(AT_ONCE)),
+            volumes: Arc::new(VolumePreparation::new(manager.caches(), clock.clone())),
         },
         clock,
         metrics: metrics.clone(),
@@ -100,6 +105,21 @@ fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shape
             labels: object.map(|object| object.labels.clone()),
         }),
     );
+    for (kind, stored) in [
+        (&kinds::PERSISTENT_VOLUMES, Stored::Volume),
+        (&kinds::PERSISTENT_VOLUME_CLAIMS, Stored::Claim),
+        (&kinds::STORAGE_CLASSES, Stored::Class),
+        (&kinds::CSI_NODES, Stored::CsiNode),
+    ] {
+        each(
+            kind,
+            Box::new(move |key, object| Change::Storage {
+                kind: stored,
+                key: key.clone(),
+                object: object.map(Object::tree),
+            }),
+        );
+    }
     each(
         &kinds::POD_DISRUPTION_BUDGETS,
         Box::new(|key, object| Change::Budget { key: key.clone(), object: object.map(Object::tree) }),
@@ -190,16 +210,24 @@ struct Writer {
     clock: Clock,
     changes: UnboundedSender<Change>,
     room: Arc<Semaphore>,
+    volumes: Arc<VolumePreparation>,
 }
 
 impl Writer {
     async fn perform(self, step: Step) {
+        if let Step::Bind { pod, volumes, .. } = &step
+            && let Err(error) = self.volumes.prepare(&self.client, pod, volumes).await
+        {
+            let outcome = Err(format!("running PreBind plugin \"{}\": {error}", volume_binding::NAME));
+            let _ = self.changes.send(Change::Bound { uid: pod.uid.clone(), outcome });
+            return;
+        }
         let room = match self.room.clone().try_acquire_owned() {
             Err(TryAcquireError::NoPermits) => self.room.clone().acquire_owned().await.ok(),
             room => room.ok(),
         };
         match step {
-            Step::Bind { pod, node } => self.bind(&pod, &node).await,
+            Step::Bind { pod, node, .. } => self.bind(&pod, &node).await,
             Step::Tell { pod, reason, message, nomination } => {
                 self.tell(&pod, reason, &message, &nomination).await;
             }

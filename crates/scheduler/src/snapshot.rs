@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use corten_api::{Map, Str};
+use corten_client::Key;
 
 use crate::node::Node;
 use crate::pod::{HostPort, Pod};
@@ -84,6 +85,8 @@ pub(crate) struct Snapshot {
     /// On how many nodes each image is.
     images: HashMap<Str, u32>,
     generation: u32,
+    /// How many pods have each claim.
+    claims: HashMap<Key, u32>,
     pub(crate) nominated: Nominated,
 }
 
@@ -137,7 +140,12 @@ impl Snapshot {
         self.pods.len()
     }
 
-    /// Takes in a node's newest state; whether anything that matters changed.
+    /// Whether a pod on some node has a claim.
+    pub(crate) fn uses_claim(&self, claim: &Key) -> bool {
+        self.claims.contains_key(claim)
+    }
+
+    /// Takes in a node's newest state.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) {
         let at = self.at(&node.name);
         let known = self.places[at as usize].node.clone();
@@ -235,6 +243,13 @@ impl Snapshot {
     }
 
     fn use_room(&mut self, pod: &Pod, at: NodeIx, sign: i64) {
+        for claim in pod.shape.volumes.all_claims() {
+            let count = self.claims.entry(claim.clone()).or_default();
+            *count = count.saturating_add_signed(if sign > 0 { 1 } else { -1 });
+            if *count == 0 {
+                self.claims.remove(claim);
+            }
+        }
         let requests = &pod.shape.requests;
         let room = &mut self.rooms[at as usize];
         room.pods += sign;

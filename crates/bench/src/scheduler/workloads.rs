@@ -1,6 +1,6 @@
 //! Upstream's workloads for measuring schedulers: nodes, pods that are there before, and pods that are measured.
 
-use corten_api::{Value, value};
+use corten_api::{Value, meta, value};
 
 pub(crate) const FIRST_NAMESPACE: &str = "sched-0";
 pub(crate) const SECOND_NAMESPACE: &str = "sched-1";
@@ -173,6 +173,15 @@ impl Workload {
             node.set(&["metadata", "labels", ZONE], self.zones[index % self.zones.len()]);
         }
         node
+    }
+
+    /// How many volumes the node with this number can have.
+    pub(crate) fn csi_node(&self, index: usize) -> Value {
+        let name = meta::name(&self.node(index)).to_owned();
+        value!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": (name.clone())},
+            "spec": {"drivers": [{"name": "ebs.csi.aws.com", "nodeID": (name), "allocatable": {"count": 39}}]},
+        })
     }
 
     /// A pod that is there before.

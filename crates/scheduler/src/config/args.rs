@@ -16,9 +16,13 @@ use crate::plugins::node_ports::{self, NodePorts};
 use crate::plugins::node_resources_balanced_allocation::{self, BalancedAllocation};
 use crate::plugins::node_resources_fit::{self, NodeResourcesFit, Strategy};
 use crate::plugins::node_unschedulable::{self, NodeUnschedulable};
+use crate::plugins::node_volume_limits::{self, NodeVolumeLimits};
 use crate::plugins::pod_topology_spread::{self, PodTopologySpread};
 use crate::plugins::scheduling_gates::{self, SchedulingGates};
 use crate::plugins::taint_toleration::{self, TaintToleration};
+use crate::plugins::volume_binding::{self, VolumeBinding};
+use crate::plugins::volume_restrictions::{self, VolumeRestrictions};
+use crate::plugins::volume_zone::{self, VolumeZone};
 use crate::pod::terms::Spread;
 
 /// The highest score of a point of a shape.
@@ -41,6 +45,10 @@ pub(super) fn make(name: &str, args: Option<&Value>) -> Result<Arc<dyn Plugin>, 
         }
         pod_topology_spread::NAME => Arc::new(pod_topology_spread(args)?),
         inter_pod_affinity::NAME => Arc::new(inter_pod_affinity(args)?),
+        volume_restrictions::NAME => Arc::new(VolumeRestrictions),
+        node_volume_limits::NAME => Arc::new(NodeVolumeLimits),
+        volume_binding::NAME => Arc::new(VolumeBinding),
+        volume_zone::NAME => Arc::new(VolumeZone),
         default_preemption::NAME => Arc::new(default_preemption(args)?),
         image_locality::NAME => Arc::new(ImageLocality),
         _ => return Err("has no say here".to_owned()),

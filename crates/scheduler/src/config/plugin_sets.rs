@@ -6,7 +6,8 @@ use super::ConfigError;
 use crate::plugins::{
     default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity, node_name,
     node_ports, node_resources_balanced_allocation, node_resources_fit, node_unschedulable,
-    pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
+    node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
+    volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Where plugins have a say. What upstream calls PreFilter and PreScore belongs to Filter and Score here.
@@ -59,6 +60,10 @@ const PLUGINS: &[(&str, i64, &[Point])] = &[
     (node_affinity::NAME, 2, &[Point::Filter, Point::Score]),
     (node_ports::NAME, 0, &[Point::Filter]),
     (node_resources_fit::NAME, 1, &[Point::Filter, Point::Score]),
+    (volume_restrictions::NAME, 0, &[Point::Filter]),
+    (node_volume_limits::NAME, 0, &[Point::Filter]),
+    (volume_binding::NAME, 0, &[Point::Filter, Point::Reserve, Point::PreBind]),
+    (volume_zone::NAME, 0, &[Point::Filter]),
     (pod_topology_spread::NAME, 2, &[Point::Filter, Point::Score]),
     (inter_pod_affinity::NAME, 2, &[Point::Filter, Point::Score]),
     (default_preemption::NAME, 0, &[Point::PostFilter]),

@@ -38,7 +38,7 @@ impl Test {
     /// What happens next, in a word or two.
     fn step(&mut self) -> String {
         match self.engine.step(self.now) {
-            Step::Bind { pod, node } => format!("{} to {node}", pod.key.name),
+            Step::Bind { pod, node, .. } => format!("{} to {node}", pod.key.name),
             Step::Tell { pod, message, .. } => format!("{}: {message}", pod.key.name),
             Step::Preempt { pod, victims, .. } => format!("{} for {}", victims.len(), pod.key.name),
             Step::Unnominate { pod } => format!("{} waits no more", pod.key.name),

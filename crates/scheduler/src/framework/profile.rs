@@ -20,8 +20,18 @@ pub(crate) struct Profile {
     pub(crate) gates: Vec<Arc<dyn Plugin>>,
     pub(crate) filters: Vec<Arc<dyn Plugin>>,
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
+    pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
     judgements: HashMap<u64, Judgements>,
+}
+
+/// The plugins that have a say at each point, in order.
+pub(crate) struct Plugins {
+    pub(crate) gates: Vec<Arc<dyn Plugin>>,
+    pub(crate) filters: Vec<Arc<dyn Plugin>>,
+    pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
+    pub(crate) reserves: Vec<Arc<dyn Plugin>>,
+    pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
 }
 
 /// What the plugins say about nodes for one shape, by nothing but what the nodes say of themselves.
@@ -39,15 +49,18 @@ pub(crate) struct Filters {
 }
 
 impl Profile {
-    pub(crate) fn new(
-        scheduler: Str,
-        percentage: Option<i64>,
-        gates: Vec<Arc<dyn Plugin>>,
-        filters: Vec<Arc<dyn Plugin>>,
-        post_filters: Vec<Arc<dyn Plugin>>,
-        scores: Vec<(Arc<dyn Plugin>, i64)>,
-    ) -> Profile {
-        Profile { scheduler, percentage, gates, filters, post_filters, scores, judgements: HashMap::new() }
+    pub(crate) fn new(scheduler: Str, percentage: Option<i64>, plugins: Plugins) -> Profile {
+        let Plugins { gates, filters, post_filters, reserves, scores } = plugins;
+        Profile {
+            scheduler,
+            percentage,
+            gates,
+            filters,
+            post_filters,
+            reserves,
+            scores,
+            judgements: HashMap::new(),
+        }
     }
 
     /// Why a pod must not be tried, and who says so.

@@ -1,6 +1,6 @@
 //! The volumes of a pod that decide where it can go.
 
-use corten_api::{Str, Value};
+use corten_api::Value;
 use corten_client::Key;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -10,8 +10,6 @@ pub(crate) struct Volumes {
     /// Claims that are made for it and named after it.
     pub(crate) ephemeral: Vec<Key>,
     pub(crate) disks: Vec<Disk>,
-    /// Volumes of container storage drivers that are written into the pod itself.
-    pub(crate) inline_drivers: Vec<Str>,
 }
 
 /// A disk that only one node can have, named in the pod itself.
@@ -39,8 +37,6 @@ impl Volumes {
             } else if volume.get("ephemeral").is_some() {
                 let volume = volume.str_at(&["name"]).unwrap_or_default();
                 found.ephemeral.push(Key::new(namespace, format!("{name}-{volume}")));
-            } else if let Some(driver) = volume.str_at(&["csi", "driver"]) {
-                found.inline_drivers.push(driver.into());
             } else {
                 found.disks.extend(disk(volume));
             }
