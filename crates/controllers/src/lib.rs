@@ -66,12 +66,12 @@ pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
-pub use storage::attach::AttachOptions;
-pub use storage::binder::BinderOptions;
-pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 pub use podautoscaler::HorizontalPodAutoscalerOptions;
 pub use podgc::PodGcOptions;
 pub use quota::QuotaOptions;
+pub use storage::attach::AttachOptions;
+pub use storage::binder::BinderOptions;
+pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +107,6 @@ pub fn start(manager: &Manager, options: Options) {
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
     podgc::start(manager, options.pod_gc);
-    podgc::start(manager);
     quota::start(manager, options.quota);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
