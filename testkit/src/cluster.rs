@@ -256,9 +256,11 @@ fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOpti
     };
     let client = identities("system:kube-controller-manager", &[]);
     let manager = Manager::new(client, Box::new(client_for), clock).only(Selection::everything());
+    let networks_assigned = options.controllers.node_ipam.is_some();
     corten_controllers::start(&manager, options.controllers);
     if options.simulated_nodes > 0 {
-        let nodes = corten_simulator::Options { nodes: options.simulated_nodes, bind: true };
+        let nodes =
+            corten_simulator::Options { nodes: options.simulated_nodes, bind: true, networks_assigned };
         corten_simulator::start(&manager, &identities, nodes);
     }
     manager

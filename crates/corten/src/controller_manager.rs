@@ -2,7 +2,11 @@
 
 mod alone;
 mod credentials;
+mod flags;
+mod network_flags;
+mod node_flags;
 mod serving;
+mod workload_flags;
 
 use std::sync::Arc;
 
@@ -14,6 +18,8 @@ use corten_reconcile::{Manager, Selection};
 
 pub(crate) use alone::{Args, run};
 pub(crate) use credentials::{CredentialFlags, of_authority};
+pub(crate) use flags::ControllerFlags;
+pub(crate) use node_flags::AddressDefaults;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
@@ -37,11 +43,13 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     };
     // Machines join by bootstrap tokens, so that those who look after them run too.
     let manager = Manager::new(client, Box::new(client_for), Clock::real()).only(Selection::everything());
+    let networks_assigned = parts.controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
     if parts.simulated_nodes > 0 {
-        let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };
+        let options =
+            corten_simulator::Options { nodes: parts.simulated_nodes, bind: true, networks_assigned };
         corten_simulator::start(&manager, &identities, options);
     }
     manager

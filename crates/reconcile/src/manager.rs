@@ -96,10 +96,11 @@ impl Manager {
         queue
     }
 
-    /// Starts a controller, if it is one of those that are to run.
-    pub fn run<C: Controller>(&self, controller: C) {
+    /// Starts a controller, if it is one of those that are to run. Who has more to tell it than the caches of the
+    /// kinds it watches do has its queue for that.
+    pub fn run<C: Controller>(&self, controller: C) -> Option<Arc<Queue>> {
         if !self.is_selected(controller.name()) {
-            return;
+            return None;
         }
         let controller = Arc::new(controller);
         let queue = self.queue_retrying(controller.queue(), controller.retry());
@@ -132,6 +133,7 @@ impl Manager {
             };
             self.spawn(worker.run());
         }
+        Some(queue)
     }
 
     /// Whether nobody has anything to do before the clock moves on.

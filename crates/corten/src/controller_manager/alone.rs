@@ -16,8 +16,8 @@ use corten_controllers::Options;
 use corten_pki::{Credentials, parse_kubeconfig};
 use corten_reconcile::{ClientFor, Election, Leadership, Manager, Selection};
 
-use super::credentials::{CredentialFlags, KeyFlags};
-use super::{AGENT, serving};
+use super::credentials::KeyFlags;
+use super::{AGENT, AddressDefaults, ControllerFlags, serving};
 use crate::server::{StopSignals, log_to_stderr, parse_duration};
 
 // As upstream's, a flag that is given twice counts the second time.
@@ -60,8 +60,11 @@ pub(crate) struct Args {
     /// The Lease's namespace.
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
+    /// Where the addresses of services come from: not for pods, if nodes are given addresses here.
+    #[arg(long, default_value = "")]
+    service_cluster_ip_range: String,
     #[command(flatten)]
-    credentials: CredentialFlags,
+    flags: ControllerFlags,
     #[command(flatten)]
     keys: KeyFlags,
 }
@@ -86,8 +89,9 @@ async fn work(args: Args) -> anyhow::Result<()> {
         None => credentials.ca_pem.clone(),
     };
     let mut options = Options { root_ca, ..Options::default() };
+    let services = args.service_cluster_ip_range.clone();
+    args.flags.apply(&mut options, &AddressDefaults { allocate: false, cluster_cidr: "", services })?;
     args.keys.apply(&mut options)?;
-    args.credentials.apply(&mut options);
     let anonymous =
         Credentials { cert_pem: String::new(), key_pem: String::new(), token: None, ..credentials };
     let anonymous = Remote::new(&anonymous).context("preparing for service accounts")?;
