@@ -107,7 +107,6 @@ pub fn start(manager: &Manager, options: Options) {
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
     podgc::start(manager, options.pod_gc);
-    podgc::start(manager);
     quota::start(manager, options.quota);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
