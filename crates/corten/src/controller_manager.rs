@@ -2,6 +2,11 @@
 //! simulated nodes beside them.
 
 mod alone;
+mod credentials;
+mod flags;
+mod network_flags;
+mod node_flags;
+mod workload_flags;
 
 use std::sync::Arc;
 
@@ -9,9 +14,12 @@ use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::Options;
-use corten_reconcile::Manager;
+use corten_reconcile::{Manager, Selection};
 
 pub(crate) use alone::{Args, run};
+pub(crate) use credentials::of_authority;
+pub(crate) use flags::ControllerFlags;
+pub(crate) use node_flags::AddressDefaults;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
@@ -34,7 +42,9 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
-    let manager = Manager::new(client, Box::new(client_for), Clock::real());
+    // Machines join by bootstrap tokens, so that those who look after them run too.
+    let manager = Manager::new(client, Box::new(client_for), Clock::real()).only(Selection::everything());
+    let networks_assigned = parts.controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
@@ -43,7 +53,8 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
         corten_scheduler::start(&manager, client, corten_scheduler::Config::default());
     }
     if parts.simulated_nodes > 0 {
-        corten_simulator::start(&manager, &identities, parts.simulated_nodes);
+        let options = corten_simulator::Options { nodes: parts.simulated_nodes, networks_assigned };
+        corten_simulator::start(&manager, &identities, options);
     }
     manager
 }

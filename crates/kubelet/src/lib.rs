@@ -4,8 +4,15 @@
 //! `corten_client` and containers through `corten_container`, and knows neither server nor runtime.
 
 mod actions;
+mod backoff;
+mod config;
+mod downward;
+mod environment;
+mod expansion;
+mod names;
 mod observed;
 mod pod;
+mod resources;
 mod status;
 
 pub use actions::{Actions, Kill, KillReason, Knowledge, NewSandbox, Probed, actions};

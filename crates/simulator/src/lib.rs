@@ -24,10 +24,18 @@ use placements::Placements;
 /// Clients in the identity of a user and its groups.
 pub type Identities = Arc<dyn Fn(&str, &[&str]) -> Client + Send + Sync>;
 
-/// Starts some nodes; they end with the manager.
-pub fn start(manager: &Manager, identities: &Identities, count: usize) {
-    let nodes: Arc<[_]> =
-        (0..count).map(|index| nodes::Node::new(index, identities)).collect::<Vec<_>>().into();
+/// What to simulate.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub nodes: usize,
+    /// Whether nodes are given their pods' addresses by somebody. If not, they bring their own.
+    pub networks_assigned: bool,
+}
+
+/// Starts the nodes; they end with the manager.
+pub fn start(manager: &Manager, identities: &Identities, options: Options) {
+    let node = |index| nodes::Node::new(index, identities, options.networks_assigned);
+    let nodes: Arc<[_]> = (0..options.nodes).map(node).collect::<Vec<_>>().into();
     let placements = Arc::new(Placements::default());
     pods::start(manager, nodes.clone(), placements);
     manager.spawn(nodes::beat(nodes, manager.caches().clone(), manager.clock().clone()));

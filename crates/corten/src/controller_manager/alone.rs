@@ -1,15 +1,20 @@
-//! `corten controller-manager`: the controllers alone, against any Kubernetes API server. All of them speak in the
-//! kubeconfig's identity.
+//! `corten controller-manager`: the controllers alone, against any Kubernetes API server.
+//!
+//! Controllers speak in the kubeconfig's identity, or each as its own service account with
+//! `--use-service-account-credentials`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
+use corten_client::{AccountTransport, Client, Key, Remote};
 use corten_controllers::Options;
-use corten_reconcile::{Manager, Selection};
+use corten_pki::Credentials;
+use corten_reconcile::{ClientFor, Manager, Selection};
 
-use super::AGENT;
-use crate::component::{Component, Flags};
+use super::credentials::KeyFlags;
+use super::{AGENT, AddressDefaults, ControllerFlags};
+use crate::component::{Component, Flags, Ready};
 
 const CONTROLLER_MANAGER: Component =
     Component { name: "kube-controller-manager", port: 10257, agent: AGENT };
@@ -26,6 +31,16 @@ pub(crate) struct Args {
     /// The certificates by which pods know the API server; the kubeconfig's unless given.
     #[arg(long)]
     root_ca_file: Option<PathBuf>,
+    /// Let each controller be a service account of its own, with only that account's rights.
+    #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    use_service_account_credentials: bool,
+    /// Where the addresses of services come from: not for pods, if nodes are given addresses here.
+    #[arg(long, default_value = "")]
+    service_cluster_ip_range: String,
+    #[command(flatten)]
+    own: ControllerFlags,
+    #[command(flatten)]
+    keys: KeyFlags,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -33,17 +48,45 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let told = managing.clone();
     let metrics = Arc::new(move || told.get().map(Manager::metrics).unwrap_or_default());
     CONTROLLER_MANAGER.run(&args.flags, metrics, |ready| {
-        let root_ca = match &args.root_ca_file {
-            Some(file) => {
-                std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?
-            }
-            None => ready.credentials.ca_pem,
-        };
-        let same = ready.client.clone();
-        let selection = Selection::new(args.controllers);
-        let all = Manager::new(ready.client, Box::new(move |_| same.clone()), ready.clock).only(selection);
-        corten_controllers::start(managing.get_or_init(|| all), Options { root_ca, ..Options::default() });
+        let options = options(&args, &ready)?;
+        let selection = Selection::new(args.controllers.clone());
+        let client_for = client_for(&ready, args.use_service_account_credentials)?;
+        let all = Manager::new(ready.client, client_for, ready.clock).only(selection);
+        corten_controllers::start(managing.get_or_init(|| all), options);
         tracing::info!("controllers run");
         Ok(managing)
     })
+}
+
+fn options(args: &Args, ready: &Ready) -> anyhow::Result<Options> {
+    let root_ca = match &args.root_ca_file {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?,
+        None => ready.credentials.ca_pem.clone(),
+    };
+    let mut options = Options { root_ca, ..Options::default() };
+    let services = args.service_cluster_ip_range.clone();
+    args.own.apply(&mut options, &AddressDefaults { allocate: false, cluster_cidr: "", services })?;
+    args.keys.apply(&mut options)?;
+    Ok(options)
+}
+
+/// The kubeconfig's identity for all, or each controller's own.
+fn client_for(ready: &Ready, own: bool) -> anyhow::Result<ClientFor> {
+    let client = ready.client.clone();
+    if !own {
+        return Ok(Box::new(move |_| client.clone()));
+    }
+    let nobody = Credentials {
+        cert_pem: String::new(),
+        key_pem: String::new(),
+        token: None,
+        ..ready.credentials.clone()
+    };
+    let nobody = Remote::new(&nobody).context("preparing for service accounts")?;
+    let clock = ready.clock.clone();
+    Ok(Box::new(move |account| {
+        let key = Key::new("kube-system", account);
+        let transport = AccountTransport::new(nobody.clone(), client.clone(), key, clock.clone());
+        Client::new(Arc::new(transport), AGENT)
+    }))
 }
