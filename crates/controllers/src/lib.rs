@@ -66,12 +66,12 @@ pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
-pub use storage::attach::AttachOptions;
-pub use storage::binder::BinderOptions;
-pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 pub use podautoscaler::HorizontalPodAutoscalerOptions;
 pub use podgc::PodGcOptions;
 pub use quota::QuotaOptions;
+pub use storage::attach::AttachOptions;
+pub use storage::binder::BinderOptions;
+pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -100,14 +100,15 @@ pub struct Options {
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     disruption::start(manager);
+    endpointslice::start(manager, options.endpoint_slices);
     garbage::start(manager);
     legacy_token_cleaner::start(manager, options.legacy_token_cleaner);
+    mirroring::start(manager, options.mirroring);
     namespace::start(manager);
     nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
     podgc::start(manager, options.pod_gc);
-    podgc::start(manager);
     quota::start(manager, options.quota);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
@@ -120,8 +121,6 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(deployment::Deployments);
     manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
-    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
-    manager.run(mirroring::Mirroring { options: options.mirroring });
     manager.run(job::Jobs::default());
     manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
