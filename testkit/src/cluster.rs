@@ -1,4 +1,4 @@
-//! A whole cluster within the test: API server, controllers and simulated nodes on a clock that stands still until
+//! A whole cluster within the test: API server, controllers, scheduler and simulated nodes on a clock that stands still until
 //! the test moves it.
 //!
 //! There is one thread besides the store's, and no socket. The clock moves only when nothing is left to do at its
@@ -256,9 +256,10 @@ fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOpti
     let manager = Manager::new(client, Box::new(client_for), clock).only(Selection::everything());
     let networks_assigned = options.controllers.node_ipam.is_some();
     corten_controllers::start(&manager, options.controllers);
+    let scheduler = identities("system:kube-scheduler", &[]);
+    corten_scheduler::start(&manager, scheduler, corten_scheduler::Config::default());
     if options.simulated_nodes > 0 {
-        let nodes =
-            corten_simulator::Options { nodes: options.simulated_nodes, bind: true, networks_assigned };
+        let nodes = corten_simulator::Options { nodes: options.simulated_nodes, networks_assigned };
         corten_simulator::start(&manager, &identities, nodes);
     }
     manager

@@ -1,11 +1,11 @@
-//! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
+//! The parts that work on the server of this process: the controllers, each in its own identity, the scheduler, and
+//! simulated nodes beside them.
 
 mod alone;
 mod credentials;
 mod flags;
 mod network_flags;
 mod node_flags;
-mod serving;
 mod workload_flags;
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use corten_controllers::Options;
 use corten_reconcile::{Manager, Selection};
 
 pub(crate) use alone::{Args, run};
-pub(crate) use credentials::{CredentialFlags, of_authority};
+pub(crate) use credentials::of_authority;
 pub(crate) use flags::ControllerFlags;
 pub(crate) use node_flags::AddressDefaults;
 
@@ -27,6 +27,7 @@ const AGENT: &str = "kube-controller-manager/v1.37.0";
 pub(crate) struct Parts {
     /// With what they have to be told; none to run none.
     pub(crate) controllers: Option<Options>,
+    pub(crate) scheduler: bool,
     pub(crate) simulated_nodes: usize,
 }
 
@@ -47,9 +48,12 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
+    if parts.scheduler {
+        let client = identities("system:kube-scheduler", &[]).named(crate::scheduler::AGENT);
+        corten_scheduler::start(&manager, client, corten_scheduler::Config::default());
+    }
     if parts.simulated_nodes > 0 {
-        let options =
-            corten_simulator::Options { nodes: parts.simulated_nodes, bind: true, networks_assigned };
+        let options = corten_simulator::Options { nodes: parts.simulated_nodes, networks_assigned };
         corten_simulator::start(&manager, &identities, options);
     }
     manager

@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long)]
     default_local_storage_path: Option<PathBuf>,
     /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
-    /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
+    /// running.
     #[arg(long, default_value_t = 0)]
     simulated_nodes: usize,
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
@@ -195,8 +195,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let controllers = args.runs("controller-manager").then_some(controllers);
-    let parts = Parts { controllers, simulated_nodes: args.simulated_nodes };
+    let parts = Parts {
+        controllers: args.runs("controller-manager").then_some(controllers),
+        scheduler: args.runs("scheduler"),
+        simulated_nodes: args.simulated_nodes,
+    };
     let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");

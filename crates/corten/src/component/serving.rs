@@ -1,17 +1,16 @@
-//! Health and metrics of a controller manager that runs alone, over TLS with a certificate made at the start.
+//! Health and metrics of a part that runs alone, over TLS with a certificate made at the start.
 //!
 //! Health is for everybody. Metrics are for those whom the cluster lets read them: the server is asked who shows a
 //! token, and whether they may.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use corten_api::{Value, value};
 use corten_client::{Client, kinds};
 use corten_pki::IssuedCert;
-use corten_reconcile::Manager;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -24,22 +23,24 @@ use tokio_rustls::TlsAcceptor;
 /// How long a handshake, and a request's headers, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Tells what there is to tell, in Prometheus' text form.
+pub(crate) type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+
 #[derive(Clone)]
 struct Serving {
     client: Client,
-    /// There once this process leads.
-    manager: Arc<OnceLock<Manager>>,
+    metrics: Metrics,
     acceptor: TlsAcceptor,
 }
 
 /// Listens from now on, until the process ends.
 pub(crate) async fn start(
+    name: &str,
     address: SocketAddr,
     client: Client,
-    manager: Arc<OnceLock<Manager>>,
+    metrics: Metrics,
 ) -> anyhow::Result<()> {
-    let certificate = IssuedCert::self_signed("kube-controller-manager", SystemTime::now())
-        .context("making a certificate")?;
+    let certificate = IssuedCert::self_signed(name, SystemTime::now()).context("making a certificate")?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -52,7 +53,7 @@ pub(crate) async fn start(
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("listening on {address}; --secure-port chooses another port"))?;
-    let serving = Serving { client, manager, acceptor: TlsAcceptor::from(Arc::new(config)) };
+    let serving = Serving { client, metrics, acceptor: TlsAcceptor::from(Arc::new(config)) };
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
@@ -87,9 +88,7 @@ impl Serving {
         match request.uri().path() {
             "/healthz" | "/livez" | "/readyz" => said(StatusCode::OK, "ok"),
             "/metrics" => match self.judge(request).await {
-                StatusCode::OK => {
-                    said(StatusCode::OK, self.manager.get().map(Manager::metrics).unwrap_or_default())
-                }
+                StatusCode::OK => said(StatusCode::OK, (self.metrics)()),
                 StatusCode::UNAUTHORIZED => said(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
                 code => said(code, "Forbidden\n"),
             },
