@@ -102,8 +102,10 @@ pub struct Options {
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     disruption::start(manager);
+    endpointslice::start(manager, options.endpoint_slices);
     garbage::start(manager);
     legacy_token_cleaner::start(manager, options.legacy_token_cleaner);
+    mirroring::start(manager, options.mirroring);
     namespace::start(manager);
     nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
@@ -125,6 +127,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(mirroring::Mirroring { options: options.mirroring });
     manager.run(job::Jobs::new(options.batch));
     manager.run(job::OrphanPods { options: options.batch });
+    manager.run(job::Jobs::default());
+    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
