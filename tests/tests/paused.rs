@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use corten_api::{Value, value};
-use corten_client::kinds;
+use corten_client::{DeleteOptions, Key, Kind, Patch, kinds};
 use corten_testkit::Cluster;
 
 const NAMESPACE: &str = "default";
@@ -64,4 +64,39 @@ fn a_rollout_that_gets_nowhere_says_so_after_ten_minutes() {
     };
     let took = cluster.until("the deadline", seconds(3600), says_so);
     assert!((600..=601).contains(&took.as_secs()), "{took:?}");
+}
+
+#[test]
+fn a_volume_is_taken_from_a_dead_node_after_six_minutes() {
+    let cluster = Cluster::with_nodes(1);
+    let managed = value!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+    cluster.patch(&kinds::NODES, "", "simulated-0", value!({"metadata": {"annotations": managed}}));
+    let object = |kind: &Kind, name: &str, spec: Value| {
+        let mut object = kind.new_object(NAMESPACE, name);
+        object.set(&["spec"], spec);
+        cluster.create(kind, &object);
+    };
+    let volume = value!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "disk.example.com", "volumeHandle": "h"},
+    });
+    let claim = value!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let pod = value!({
+        "nodeName": "simulated-0", "containers": [{"name": "main", "image": "registry.example/app:1"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    });
+    object(&kinds::PERSISTENT_VOLUMES, "disk", volume);
+    object(&kinds::PERSISTENT_VOLUME_CLAIMS, "data", claim);
+    object(&kinds::PODS, "app", pod);
+    let attachments = |cluster: &Cluster| cluster.list(&kinds::VOLUME_ATTACHMENTS, "").len();
+    cluster.until("it is to be attached", seconds(10), |cluster| attachments(cluster) == 1);
+    let mounted =
+        Patch::Merge(value!({"status": {"volumesInUse": ["kubernetes.io/csi/disk.example.com^h"]}}));
+    let node = Key::new("", "simulated-0");
+    cluster.ask(cluster.client().patch(&kinds::NODES, &node, &mounted, "status")).unwrap();
+    cluster.unplug("simulated-0");
+    let at_once = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+    cluster.ask(cluster.client().delete(&kinds::PODS, &Key::new(NAMESPACE, "app"), &at_once)).unwrap();
+    let took = cluster.until("it is detached", seconds(3600), |cluster| attachments(cluster) == 0);
+    assert_eq!(took, seconds(360));
 }
