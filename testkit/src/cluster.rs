@@ -13,10 +13,12 @@ use corten_apiserver::{
     AdmissionPlugins, AuthenticationOptions, AuthorizationModes, Limits, PortRange, RuntimeConfig,
     ServiceRanges,
 };
+use corten_auth::authentication::SigningKey;
 use corten_base::{Clock, Hands};
 use corten_client::{Client, DeleteOptions, Error, Key, Kind, Patch, Propagation, kinds};
+use corten_controllers::AuthoritySource;
 use corten_pki::{Sans, ServerPki};
-use corten_reconcile::Manager;
+use corten_reconcile::{Manager, Selection};
 use corten_store::Store;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
@@ -43,6 +45,7 @@ pub struct Cluster {
 /// What to start.
 #[derive(Debug, Default)]
 pub struct ClusterOptions {
+    /// Certificates and keys are the cluster's own, whatever this says.
     pub controllers: corten_controllers::Options,
     pub simulated_nodes: usize,
 }
@@ -53,7 +56,7 @@ impl Cluster {
         Cluster::start(ClusterOptions { simulated_nodes, ..ClusterOptions::default() })
     }
 
-    pub fn start(options: ClusterOptions) -> Cluster {
+    pub fn start(mut options: ClusterOptions) -> Cluster {
         let directory = TempDir::with_prefix_in("corten-test-", MEMORY)
             .or_else(|_| TempDir::with_prefix("corten-test-"))
             .expect("a temporary directory");
@@ -65,6 +68,7 @@ impl Cluster {
         let pki =
             ServerPki::load_or_create(&directory.path().join("pki"), &Sans::default(), clock.now().into())
                 .expect("certificates can be made");
+        own_credentials(&mut options.controllers, &pki);
         let server = server_options(pki, store, clock.clone());
         let server = runtime.block_on(corten_apiserver::start(server)).expect("an empty cluster starts");
         let manager = runtime.block_on(async { manage(&server, clock.clone(), options) });
@@ -82,6 +86,12 @@ impl Cluster {
     /// The administrator's client, for use within `ask`.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// A client of somebody who has only the rights they are given.
+    pub fn client_as(&self, user: &str) -> Client {
+        let server = self.server.as_ref().expect("a cluster has a server until it ends");
+        Client::new(server.transport(user, &[]), "corten-testkit")
     }
 
     /// Lets everything be done that is to be done now. The clock stands still.
@@ -224,6 +234,15 @@ fn server_options(pki: ServerPki, store: Store, clock: Clock) -> corten_apiserve
     }
 }
 
+fn own_credentials(options: &mut corten_controllers::Options, pki: &ServerPki) {
+    let authority = pki.authority.clone();
+    let signing = std::mem::take(&mut options.signing);
+    options.signing = signing.with_all(&(Arc::new(move || Ok(authority.clone())) as AuthoritySource));
+    options.root_ca = pki.ca_pem.clone();
+    let key = SigningKey::from_pem(&pki.service_account_key_pem).expect("fresh keys are good");
+    options.token_key = Some(Arc::new(key));
+}
+
 fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOptions) -> Manager {
     let handle = server.handle();
     let identities: corten_simulator::Identities =
@@ -234,10 +253,12 @@ fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOpti
         of_account(&format!("system:serviceaccount:kube-system:{account}"), &groups)
     };
     let client = identities("system:kube-controller-manager", &[]);
-    let manager = Manager::new(client, Box::new(client_for), clock);
+    let manager = Manager::new(client, Box::new(client_for), clock).only(Selection::everything());
+    let networks_assigned = options.controllers.node_ipam.is_some();
     corten_controllers::start(&manager, options.controllers);
     if options.simulated_nodes > 0 {
-        let nodes = corten_simulator::Options { nodes: options.simulated_nodes, bind: true };
+        let nodes =
+            corten_simulator::Options { nodes: options.simulated_nodes, bind: true, networks_assigned };
         corten_simulator::start(&manager, &identities, nodes);
     }
     manager

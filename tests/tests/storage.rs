@@ -1,7 +1,11 @@
 //! Volumes and claims on simulated nodes: bound, provisioned, protected, attached, given back.
 
+use std::time::Duration;
+
+use corten_api::value;
+use corten_client::{DeleteOptions, Key, Kind, Patch, kinds};
 use corten_e2e::eventually;
-use corten_testkit::{Client, Server};
+use corten_testkit::{Client, Cluster, Server};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -166,4 +170,40 @@ fn a_volume_follows_its_pod_from_node_to_node() {
     client.patch(format!("{node}/status"), "merge", &unmounted).expect_status(200);
     eventually("it is to be attached to the other node", || attached_to() == ["simulated-1"]);
     assert!(client.get(node).expect(200)["status"]["volumesAttached"][0].is_null());
+}
+
+#[test]
+fn a_volume_is_taken_from_a_dead_node_after_six_minutes() {
+    let cluster = Cluster::with_nodes(1);
+    let managed = value!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+    cluster.patch(&kinds::NODES, "", "simulated-0", value!({"metadata": {"annotations": managed}}));
+    let object = |kind: &Kind, name: &str, spec: corten_api::Value| {
+        let mut object = kind.new_object("default", name);
+        object.set(&["spec"], spec);
+        cluster.create(kind, &object);
+    };
+    let volume = value!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "disk.example.com", "volumeHandle": "h"},
+    });
+    let claim = value!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let pod = value!({
+        "nodeName": "simulated-0", "containers": [{"name": "main", "image": "registry.example/app:1"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    });
+    object(&kinds::PERSISTENT_VOLUMES, "disk", volume);
+    object(&kinds::PERSISTENT_VOLUME_CLAIMS, "data", claim);
+    object(&kinds::PODS, "app", pod);
+    let attachments = |cluster: &Cluster| cluster.list(&kinds::VOLUME_ATTACHMENTS, "").len();
+    cluster.until("it is to be attached", Duration::from_secs(10), |cluster| attachments(cluster) == 1);
+    let mounted =
+        Patch::Merge(value!({"status": {"volumesInUse": ["kubernetes.io/csi/disk.example.com^h"]}}));
+    let node = Key::new("", "simulated-0");
+    cluster.ask(cluster.client().patch(&kinds::NODES, &node, &mounted, "status")).unwrap();
+    cluster.unplug("simulated-0");
+    let at_once = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+    cluster.ask(cluster.client().delete(&kinds::PODS, &Key::new("default", "app"), &at_once)).unwrap();
+    let took =
+        cluster.until("it is detached", Duration::from_secs(3600), |cluster| attachments(cluster) == 0);
+    assert_eq!(took, Duration::from_secs(360));
 }

@@ -3,6 +3,7 @@
 //! The parts of a cluster speak to it only through here. A request says who asks by the transport it goes
 //! through; what it may do is for the server to say. Never in here: decisions about objects.
 
+mod account;
 mod cache;
 mod caches;
 mod discovery;
@@ -16,6 +17,7 @@ mod remote;
 mod requests;
 mod transport;
 
+pub use account::AccountTransport;
 pub use cache::{Cache, Change, Changes};
 pub use caches::Caches;
 pub use discovery::{Discovery, Served};

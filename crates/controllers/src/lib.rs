@@ -9,6 +9,7 @@ mod bootstrap_signer;
 mod certificates;
 mod claims;
 mod conditions;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -24,13 +25,17 @@ mod limits;
 mod mirroring;
 mod namespace;
 mod namespaces;
+mod nodeipam;
 mod nodelifecycle;
 mod nodes;
 mod nodettl;
 mod placement;
+mod podautoscaler;
 mod podgc;
 mod pods;
+mod quota;
 mod replicaset;
+mod resources;
 mod rootca;
 mod secrets;
 mod selectors;
@@ -52,13 +57,18 @@ use std::sync::Arc;
 
 use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
+use jiff::tz::TimeZone;
 
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
+pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+pub use podautoscaler::HorizontalPodAutoscalerOptions;
+pub use podgc::PodGcOptions;
+pub use quota::QuotaOptions;
 pub use storage::attach::AttachOptions;
 pub use storage::binder::BinderOptions;
 pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
@@ -72,7 +82,11 @@ pub struct Options {
     pub persistent_volume_binder: BinderOptions,
     /// How volumes are made of directories on nodes; none to make none.
     pub local_path: Option<LocalPathOptions>,
+    pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
+    /// Where the addresses of pods come from; none if nodes get them elsewhere.
+    pub node_ipam: Option<NodeIpamOptions>,
     pub node_lifecycle: NodeLifecycleOptions,
+    pub pod_gc: PodGcOptions,
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
@@ -80,6 +94,7 @@ pub struct Options {
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
     pub mirroring: MirroringOptions,
+    pub quota: QuotaOptions,
 }
 
 /// Starts every controller.
@@ -88,17 +103,21 @@ pub fn start(manager: &Manager, options: Options) {
     garbage::start(manager);
     legacy_token_cleaner::start(manager, options.legacy_token_cleaner);
     namespace::start(manager);
+    nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
     nodettl::start(manager);
-    podgc::start(manager);
+    podgc::start(manager, options.pod_gc);
+    quota::start(manager, options.quota);
     tainteviction::start(manager);
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);
     manager.run(certificates::approving::Approving);
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
+    manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });
@@ -121,8 +140,8 @@ pub fn start(manager: &Manager, options: Options) {
         manager.run(storage::local_path::LocalPath { options });
     }
     manager.run(storage::volume_protection::VolumeProtection);
+    manager.run(servicecidr::ServiceCidrs);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
-    manager.run(servicecidr::ServiceCidrs);
     manager.run(ttl::TtlAfterFinished);
 }

@@ -6,17 +6,20 @@
 //! it is what other controllers' tokens come from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_api::{Value, meta};
 use corten_auth::authentication::{SigningKey, legacy_token};
-use corten_client::{Cache, Caches, Change, DeleteOptions, Key, kinds};
-use corten_reconcile::{Action, Controller, Plan, Report, Watch};
+use corten_client::{Cache, Caches, Change, DeleteOptions, Error, Key, kinds};
+use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::Timestamp;
 
 use crate::secrets::{self, ACCOUNT_NAME, ACCOUNT_UID, SERVICE_ACCOUNT_TOKEN, Secret};
 
 /// Between the names of an account and a secret that is gone; no name holds it.
 const GONE: char = '/';
+/// How long to wait when the server does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct ServiceAccountTokens {
     /// What signs tokens.
@@ -30,8 +33,10 @@ pub(crate) struct ServiceAccountTokens {
 pub(crate) enum World {
     /// Nothing has to be done about it.
     Nothing,
-    /// A secret for an account, as far as the cache knows it.
-    Token { secret: Value, account: Option<Value> },
+    /// A secret for an account, if there is one; as far as the cache knows, unless the server was asked.
+    Token { secret: Value, account: Option<Value>, asked: bool },
+    /// It could not be found out whether there is an account.
+    Unknown,
     /// An account of which a secret has gone.
     Gone { account: Value, secret: String },
 }
@@ -69,36 +74,43 @@ impl Controller for ServiceAccountTokens {
         if view.kind != SERVICE_ACCOUNT_TOKEN || view.account.is_empty() {
             return World::Nothing;
         }
-        World::Token { secret: secret.tree(), account: account(&view.account) }
+        let account = account(&view.account).filter(|account| secrets::is_meant(account, &view.account_uid));
+        World::Token { secret: secret.tree(), account, asked: false }
+    }
+
+    /// The account may be so new that the cache does not know it.
+    fn ask(&self, world: &World) -> Vec<String> {
+        match world {
+            World::Token { secret, account: None, asked: false } => {
+                let (namespace, name) = (meta::namespace(secret), text(secret, ACCOUNT_NAME));
+                vec![kinds::SERVICE_ACCOUNTS.path(namespace, name, "")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn learn(&self, world: &mut World, _: &str, answer: Result<Value, Error>) {
+        let World::Token { secret, account, asked } = world else { return };
+        *asked = true;
+        match answer {
+            Ok(found) => *account = Some(found).filter(|found| is_of(secret, found)),
+            Err(error) if error.is_not_found() => {}
+            Err(_) => *world = World::Unknown,
+        }
     }
 
     fn plan(&self, key: &Key, world: &World, _: Timestamp) -> Plan {
         match world {
             World::Nothing => Plan::done(),
+            World::Unknown => Plan::done().again_after(AGAIN),
             World::Gone { account, secret } => forget(account, secret),
-            World::Token { secret, account } => match account.as_ref().filter(|a| is_of(secret, a)) {
-                Some(account) => self.fill(secret, account),
-                // The account may be so new that the cache does not know it.
-                None => {
-                    let name = text(secret, ACCOUNT_NAME);
-                    let key = Key::new(key.namespace.clone(), name);
-                    Plan::done().then(Action::Get { kind: &kinds::SERVICE_ACCOUNTS, key })
-                }
-            },
+            World::Token { secret, account: Some(account), .. } => self.fill(secret, account),
+            World::Token { secret, account: None, .. } => {
+                let options =
+                    DeleteOptions { uid: Some(meta::uid(secret).into()), ..DeleteOptions::default() };
+                Plan::done().then(Action::Delete { kind: &kinds::SECRETS, key: key.clone(), options })
+            }
         }
-    }
-
-    fn conclude(&self, key: &Key, world: &World, report: &Report, _: Timestamp) -> Plan {
-        let World::Token { secret, .. } = world else { return Plan::done() };
-        let [outcome] = report.outcomes.as_slice() else { return Plan::done() };
-        let (Action::Get { .. }, Ok(account)) = (&outcome.action, &outcome.result) else {
-            return Plan::done();
-        };
-        if !account.is_null() && is_of(secret, account) {
-            return self.fill(secret, account);
-        }
-        let options = DeleteOptions { uid: Some(meta::uid(secret).into()), ..DeleteOptions::default() };
-        Plan::done().then(Action::Delete { kind: &kinds::SECRETS, key: key.clone(), options })
     }
 }
 
@@ -186,12 +198,11 @@ fn forget(account: &Value, secret: &str) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use corten_api::value;
-    use corten_auth::authentication::{PublicKeys, Token};
-    use corten_reconcile::Outcome;
-
     use super::*;
     use crate::testing::at;
+    use corten_api::Status;
+    use corten_api::value;
+    use corten_auth::authentication::{PublicKeys, Token};
 
     fn controller() -> ServiceAccountTokens {
         let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
@@ -225,7 +236,7 @@ mod tests {
     }
 
     fn plan(secret: Value, account: Option<Value>) -> Plan {
-        controller().plan(&key(), &World::Token { secret, account }, at(0))
+        controller().plan(&key(), &World::Token { secret, account, asked: false }, at(0))
     }
 
     fn updated(plan: &Plan) -> &Value {
@@ -238,7 +249,7 @@ mod tests {
     #[test]
     fn an_empty_secret_is_filled() {
         let controller = controller();
-        let world = World::Token { secret: secret("", value!({})), account: Some(account()) };
+        let world = World::Token { secret: secret("", value!({})), account: Some(account()), asked: false };
         let plan = controller.plan(&key(), &world, at(0));
         let filled = updated(&plan);
         assert_eq!(secrets::data(filled, "ca.crt"), b"PEM");
@@ -282,29 +293,28 @@ mod tests {
     }
 
     /// What comes of a secret whose account the cache does not know, given what the server says of it.
-    fn asked(uid: &str, answer: Value) -> Plan {
-        let world = World::Token { secret: secret(uid, value!({})), account: None };
-        let plan = controller().plan(&key(), &world, at(0));
-        let [action @ Action::Get { key: asked, .. }] = plan.actions().collect::<Vec<_>>()[..] else {
-            panic!("{plan:?}")
-        };
-        assert_eq!(asked, &Key::new("shop", "builder"));
-        let report = Report { outcomes: vec![Outcome { action: action.clone(), result: Ok(answer) }] };
-        controller().conclude(&key(), &world, &report, at(0))
+    fn asked(uid: &str, answer: Result<Value, Error>) -> Plan {
+        let mut world = World::Token { secret: secret(uid, value!({})), account: None, asked: false };
+        let path = "/api/v1/namespaces/shop/serviceaccounts/builder";
+        assert_eq!(controller().ask(&world), [path]);
+        controller().learn(&mut world, path, answer);
+        assert!(controller().ask(&world).is_empty(), "once is enough");
+        controller().plan(&key(), &world, at(0))
     }
 
     #[test]
     fn a_token_goes_with_its_account() {
-        for (uid, answer) in [("", Value::Null), ("a1", Value::Null), ("a0", account())] {
+        let none = || Err(Status::not_found("", "serviceaccounts", "builder").into());
+        for (uid, answer) in [("", none()), ("a1", none()), ("a0", Ok(account()))] {
             let plan = asked(uid, answer);
             let [Action::Delete { options, .. }] = plan.actions().collect::<Vec<_>>()[..] else {
                 panic!("{plan:?}")
             };
             assert_eq!(options.uid.as_deref(), Some("s1"));
         }
-        assert!(!updated(&asked("a1", account())).is_null(), "one that is only new is filled");
-        let other = plan(secret("a0", value!({})), Some(account()));
-        assert!(matches!(other.actions().collect::<Vec<_>>()[..], [Action::Get { .. }]), "{other:?}");
+        assert!(!updated(&asked("a1", Ok(account()))).is_null(), "one that is only new is filled");
+        let unanswered = asked("a1", Err(Error::transport("no way")));
+        assert_eq!(unanswered, Plan::done().again_after(AGAIN), "nothing is deleted for want of an answer");
     }
 
     #[test]

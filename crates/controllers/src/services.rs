@@ -59,13 +59,12 @@ pub(crate) fn of_pod(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
             return;
         }
     }
-    let object = change.object();
-    let services = caches.of(&kinds::SERVICES).list(&object.key.namespace);
-    let concerned = services.iter().filter(|service| {
+    let is_concerned = |service: &Object| {
         let view = service.view::<ServiceView>();
         view.selector.as_ref().is_some_and(|s| states.iter().any(|pod| pod.object.is_selected_by(s)))
-    });
-    keys.extend(concerned.map(|service| service.key.clone()));
+    };
+    let services = caches.of(&kinds::SERVICES).filter(&change.object().key.namespace, is_concerned);
+    keys.extend(services.into_iter().map(|service| service.key.clone()));
 }
 
 /// Whether two states of a pod make different endpoints.

@@ -6,6 +6,7 @@ mod authentication;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
@@ -15,17 +16,21 @@ use corten_apiserver::{
 };
 use corten_base::Clock;
 use corten_client::Client;
-use corten_controllers::LocalPathOptions;
+use corten_controllers::{LocalPathOptions, SigningOptions};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
+
+/// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
+const CLUSTER_CIDR: &str = "10.244.0.0/16";
+const LARGE_CLUSTER_CIDR: &str = "10.224.0.0/11";
 
 // As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
@@ -92,7 +97,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    controllers: controller_manager::ControllerFlags,
+    controllers: ControllerFlags,
 }
 
 impl Args {
@@ -101,18 +106,23 @@ impl Args {
     }
 
     /// What controllers have to be told.
-    fn controller_options(&self, ca_pem: &str) -> corten_controllers::Options {
+    fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
             self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
         // Nodes know no working directory.
         let directory = std::path::absolute(&storage).unwrap_or(storage).display().to_string();
+        let authority = controller_manager::of_authority(pki.authority.clone());
         let mut options = corten_controllers::Options {
-            root_ca: ca_pem.to_owned(),
+            root_ca: pki.ca_pem.clone(),
+            token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
+            signing: SigningOptions::default().with_all(&authority),
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
-        self.controllers.apply(&mut options);
-        options
+        let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
+        let services = self.service_cluster_ip_range.to_string();
+        self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
+        Ok(options)
     }
 }
 
@@ -156,7 +166,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = args.controller_options(&pki.ca_pem);
+    let controllers = args.controller_options(&pki)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,

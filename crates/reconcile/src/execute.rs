@@ -94,10 +94,6 @@ async fn in_order(client: &Client, actions: &[Action]) -> Vec<Outcome> {
 
 async fn perform(client: &Client, action: &Action) -> Outcome {
     let result = match action {
-        Action::Get { kind, key } => match client.get(kind, key).await {
-            Err(error) if error.is_not_found() => Ok(Value::Null),
-            result => result,
-        },
         Action::Create { kind, object } => client.create(kind, object).await,
         Action::Update { kind, object, subresource } => client.update(kind, object, subresource).await,
         Action::Patch { kind, key, patch, subresource } => client.patch(kind, key, patch, subresource).await,
@@ -131,7 +127,7 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
                 Some(Written::Gone(kind, key.clone(), options.uid.as_deref().unwrap_or_default().to_owned()))
             }
         },
-        Action::Get { .. } | Action::Post { .. } | Action::Scale { .. } => None,
+        Action::Post { .. } | Action::Scale { .. } => None,
         action => version.map(|version| Written::Version(action.kind(), version)),
     }
 }

@@ -96,10 +96,11 @@ impl Manager {
         queue
     }
 
-    /// Starts a controller, if it is one of those that are to run.
-    pub fn run<C: Controller>(&self, controller: C) {
+    /// Starts a controller, if it is one of those that are to run. Who has more to tell it than the caches of the
+    /// kinds it watches do has its queue for that.
+    pub fn run<C: Controller>(&self, controller: C) -> Option<Arc<Queue>> {
         if !self.is_selected(controller.name()) {
-            return;
+            return None;
         }
         let controller = Arc::new(controller);
         let queue = self.queue_retrying(controller.queue(), controller.retry());
@@ -119,11 +120,12 @@ impl Manager {
             });
         }
         let pending = Arc::new(Mutex::new(HashMap::new()));
+        let client = self.client_for(controller.account());
         for _ in 0..controller.workers() {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client_for(controller.account()),
+                client: client.clone(),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),
@@ -131,6 +133,7 @@ impl Manager {
             };
             self.spawn(worker.run());
         }
+        Some(queue)
     }
 
     /// Whether nobody has anything to do before the clock moves on.

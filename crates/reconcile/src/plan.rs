@@ -81,11 +81,6 @@ impl Step {
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Reads an object past the cache, for what must not be decided on an old state. What is not there is null.
-    Get {
-        kind: &'static Kind,
-        key: Key,
-    },
     Create {
         kind: &'static Kind,
         object: Value,
@@ -124,8 +119,7 @@ pub enum Action {
 impl Action {
     pub fn kind(&self) -> &'static Kind {
         match self {
-            Action::Get { kind, .. }
-            | Action::Create { kind, .. }
+            Action::Create { kind, .. }
             | Action::Update { kind, .. }
             | Action::Patch { kind, .. }
             | Action::Delete { kind, .. }

@@ -18,6 +18,12 @@ impl Selection {
         Selection(names)
     }
 
+    /// All there are, also those that are off by default.
+    pub fn everything() -> Selection {
+        let names = ["*"].into_iter().chain(OFF_BY_DEFAULT);
+        Selection(names.map(str::to_owned).collect())
+    }
+
     /// What is said of a controller by name counts before what is said of all.
     pub fn includes(&self, controller: &str) -> bool {
         for name in &self.0 {

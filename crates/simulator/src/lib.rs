@@ -31,12 +31,14 @@ pub struct Options {
     pub nodes: usize,
     /// Whether pods without a node get one here. The stand-in for a scheduler, for as long as there is none.
     pub bind: bool,
+    /// Whether nodes are given their pods' addresses by somebody. If not, they bring their own.
+    pub networks_assigned: bool,
 }
 
 /// Starts the nodes; they end with the manager.
 pub fn start(manager: &Manager, identities: &Identities, options: Options) {
-    let nodes: Arc<[_]> =
-        (0..options.nodes).map(|index| nodes::Node::new(index, identities)).collect::<Vec<_>>().into();
+    let node = |index| nodes::Node::new(index, identities, options.networks_assigned);
+    let nodes: Arc<[_]> = (0..options.nodes).map(node).collect::<Vec<_>>().into();
     let placements = Arc::new(Placements::default());
     let binder = options.bind.then(|| binder::Binder::new(identities("system:kube-scheduler", &[]), manager));
     pods::start(manager, nodes.clone(), placements, binder);

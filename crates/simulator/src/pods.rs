@@ -2,6 +2,7 @@
 //! nodes get what a kubelet would say next.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,11 +109,10 @@ impl Walk {
             return Ok(None);
         }
         let Some(node) = self.simulated.get(node).map(|at| &self.list[*at]) else { return Ok(None) };
-        let registered = self.nodes.get(&Key::new("", node.name.clone()));
-        if registered.is_none_or(|node| nodes::is_unplugged(&node.tree())) {
-            return Ok(None);
-        }
-        self.live(key, &pod, node).await
+        let registered = self.nodes.get(&Key::new("", node.name.clone())).map(|node| node.tree());
+        let Some(registered) = registered.filter(|node| !nodes::is_unplugged(node)) else { return Ok(None) };
+        let Some(network) = node.network(&registered) else { return Ok(None) };
+        self.live(key, &pod, node, network).await
     }
 
     /// The room a pod leaves goes to one that waits for it.
@@ -123,11 +123,17 @@ impl Walk {
         }
     }
 
-    async fn live(&self, key: &Key, pod: &Value, node: &Node) -> Result<Option<Duration>, Error> {
+    async fn live(
+        &self,
+        key: &Key,
+        pod: &Value,
+        node: &Node,
+        network: Ipv4Addr,
+    ) -> Result<Option<Duration>, Error> {
         let known = pod.str_at(&["status", "podIP"]).and_then(|ip| ip.parse().ok());
         let address = match (lifecycle::is_finished(pod), known) {
-            (true, known) => known.unwrap_or(node.network),
-            (false, known) => self.placements.place(key, &node.name, node.network, known),
+            (true, known) => known.unwrap_or(network),
+            (false, known) => self.placements.place(key, &node.name, network, known),
         };
         let addresses = Addresses { host: node.address, pod: address };
         match lifecycle::next(pod, addresses, self.clock.now()) {

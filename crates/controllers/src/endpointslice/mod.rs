@@ -6,6 +6,7 @@
 //! gone are left to the garbage collector.
 
 mod endpoint;
+mod lookup;
 mod pack;
 mod slice;
 #[cfg(test)]
@@ -17,8 +18,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::{Map, Str, Value, meta};
-use corten_client::{Cache, Caches, Change, Key, Kind, Object, kinds};
+use corten_api::{Str, Value, meta};
+use corten_client::{Caches, Key, Kind, Object, kinds};
 use corten_reconcile::{Action, Controller, Event, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
@@ -28,6 +29,7 @@ use endpoint::{Endpoint, Hints, Target};
 use pack::{Group, Packed, Rules};
 use slice::{Draft, Slice};
 
+pub(crate) use lookup::{services_of_slice, slices_of};
 pub(crate) use slice::{MANAGED_BY_LABEL, Port, SERVICE_NAME_LABEL, list};
 
 /// How this controller labels its slices, and signs its events.
@@ -108,7 +110,7 @@ impl Controller for EndpointSlices {
                 kind: &kinds::ENDPOINT_SLICES,
                 keys: |_, c, keys| services_of_slice(MANAGED_BY, c, keys),
             },
-            Watch { kind: &kinds::NODES, keys: services_of_node },
+            Watch { kind: &kinds::NODES, keys: lookup::services_of_node },
         ]
     }
 
@@ -135,7 +137,7 @@ impl Controller for EndpointSlices {
         let service = object.tree();
         let nodes = caches.of(&kinds::NODES);
         Some(World {
-            nodes: zones(&nodes, &pods),
+            nodes: lookup::zones(&nodes, &pods),
             slices: slices_of(MANAGED_BY, &caches.of(&kinds::ENDPOINT_SLICES), key)
                 .into_iter()
                 .map(Slice::from)
@@ -386,64 +388,5 @@ fn address_types(service: &Value) -> Vec<Str> {
         Some(IpAddr::V4(_)) => vec![Str::new_static("IPv4")],
         Some(IpAddr::V6(_)) => vec![Str::new_static("IPv6")],
         None => vec![Str::new_static("IPv4"), Str::new_static("IPv6")],
-    }
-}
-
-/// The zones of the nodes that pods are on.
-fn zones(nodes: &Cache, pods: &[Pod]) -> HashMap<Str, Option<Str>> {
-    let mut zones = HashMap::new();
-    for pod in pods {
-        if !zones.contains_key(&pod.view.node) {
-            let node = nodes.get(&Key::new("", pod.view.node.clone()));
-            zones.insert(pod.view.node.clone(), node.map(|node| topology::zone(&node)));
-        }
-    }
-    zones.into_iter().filter_map(|(node, zone)| Some((node, zone?))).collect()
-}
-
-/// The slices of a service that a manager has made and that stay.
-pub(crate) fn slices_of(manager: &str, cache: &Cache, key: &Key) -> Vec<Arc<Object>> {
-    let is_wanted = |labels: &Map| {
-        text(labels, SERVICE_NAME_LABEL) == key.name && text(labels, MANAGED_BY_LABEL) == manager
-    };
-    let mut all = cache.list(&key.namespace);
-    all.retain(|slice| is_wanted(&slice.labels) && !slice.deleting);
-    all
-}
-
-fn text<'l>(labels: &'l Map, label: &str) -> &'l str {
-    labels.get(label).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The services that a change of a slice of this manager's concerns.
-pub(crate) fn services_of_slice(manager: &str, change: &Change, keys: &mut Vec<Key>) {
-    if change.states().any(|slice| text(&slice.labels, MANAGED_BY_LABEL) == manager) {
-        for slice in change.states() {
-            let service = text(&slice.labels, SERVICE_NAME_LABEL);
-            if !service.is_empty() {
-                keys.push(Key::new(slice.key.namespace.clone(), service));
-            }
-        }
-    }
-}
-
-/// The services whose hints may have to change with a node.
-fn services_of_node(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    // Every service is looked at once all nodes are known.
-    if !caches.of(&kinds::NODES).is_synced() {
-        return;
-    }
-    let mut services = caches.of(&kinds::SERVICES).list("");
-    services.retain(|service| service.view::<ServiceView>().by_capacity);
-    let matters = |node: &Arc<Object>| {
-        let tree = node.tree();
-        (topology::zone(node), crate::conditions::is_true(&tree, "Ready"))
-    };
-    let is_same = || match (&change.old, &change.new) {
-        (Some(old), Some(new)) => matters(old) == matters(new),
-        _ => false,
-    };
-    if !services.is_empty() && !is_same() {
-        keys.extend(services.iter().map(|service| service.key.clone()));
     }
 }

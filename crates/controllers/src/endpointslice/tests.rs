@@ -32,7 +32,7 @@ fn pod(n: usize) -> Value {
             "name": (format!("p{n:04}")), "namespace": "default", "uid": (format!("uid{n}")),
             "labels": {"app": "web"},
         },
-        "spec": {"nodeName": (if n % 2 == 0 { "even" } else { "odd" })},
+        "spec": {"nodeName": (if n.is_multiple_of(2) { "even" } else { "odd" })},
         "status": {
             "phase": "Running", "podIPs": [{"ip": (format!("10.1.{}.{}", n / 250, n % 250))}],
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": (at_text(-10))}],

@@ -135,7 +135,7 @@ fn word(action: &Action) -> String {
         Action::Delete { key, .. } => format!("delete {}", key.name),
         Action::Patch { key, .. } => format!("patch {}", key.name),
         Action::Update { .. } => "status".to_owned(),
-        Action::Get { .. } | Action::Post { .. } | Action::Scale { .. } => unreachable!("jobs do not"),
+        Action::Post { .. } | Action::Scale { .. } => unreachable!("jobs do not"),
     }
 }
 

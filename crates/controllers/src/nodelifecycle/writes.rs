@@ -59,7 +59,7 @@ impl Writes {
     pub(super) async fn seen_by(&self, nodes: &Cache) {
         let newest = self.newest.load(Ordering::Relaxed);
         let seen = nodes.until(|nodes| nodes.revision() >= newest);
-        if tokio::time::timeout(STALE, seen).await.is_err() {
+        if self.clock.timeout(STALE, seen).await.is_none() {
             tracing::debug!(controller = NAME, "nodes are behind");
         }
     }

@@ -69,7 +69,6 @@ fn words(plan: &Plan) -> Vec<String> {
         Action::Delete { key, .. } => format!("delete {}", key.name),
         Action::Patch { key, .. } => format!("patch {}", key.name),
         Action::Update { object, subresource, .. } => format!("update {} {subresource}", meta::name(object)),
-        Action::Get { key, .. } => format!("get {}", key.name),
         Action::Post { key, .. } => format!("post {}", key.name),
         Action::Scale { path, .. } => format!("scale {path}"),
     };

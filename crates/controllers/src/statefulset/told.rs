@@ -36,7 +36,7 @@ pub(super) fn events(world: &World, outcome: &Outcome) -> Vec<Event> {
         Action::Create { object, .. } => ("Create", meta::name(object)),
         Action::Update { object, .. } => ("Update", meta::name(object)),
         Action::Delete { key, .. } => ("Delete", key.name.as_str()),
-        Action::Get { .. } | Action::Patch { .. } | Action::Post { .. } | Action::Scale { .. } => {
+        Action::Patch { .. } | Action::Post { .. } | Action::Scale { .. } => {
             return Vec::new();
         }
     };

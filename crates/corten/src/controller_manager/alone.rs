@@ -1,7 +1,8 @@
 //! `corten controller-manager`: the controllers alone, against any Kubernetes API server.
 //!
 //! Of several such processes the one that holds the Lease works. One that loses it ends, as upstream's does, so
-//! that nothing it was doing outlives its leadership. All controllers speak in the kubeconfig's identity.
+//! that nothing it was doing outlives its leadership. Controllers speak in the kubeconfig's identity, or each as its
+//! own service account with `--use-service-account-credentials`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use corten_base::Clock;
-use corten_client::{Client, Key, Remote};
+use corten_client::{AccountTransport, Client, Key, Remote};
 use corten_controllers::Options;
-use corten_pki::parse_kubeconfig;
-use corten_reconcile::{Election, Leadership, Manager, Selection};
+use corten_pki::{Credentials, parse_kubeconfig};
+use corten_reconcile::{ClientFor, Election, Leadership, Manager, Selection};
 
-use super::{AGENT, ControllerFlags, serving};
+use super::credentials::KeyFlags;
+use super::{AGENT, AddressDefaults, ControllerFlags, serving};
 use crate::server::{StopSignals, log_to_stderr, parse_duration};
 
 // As upstream's, a flag that is given twice counts the second time.
@@ -49,14 +51,22 @@ pub(crate) struct Args {
     /// The certificates by which pods know the API server; the kubeconfig's unless given.
     #[arg(long)]
     root_ca_file: Option<PathBuf>,
+    /// Let each controller be a service account of its own, with only that account's rights.
+    #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    use_service_account_credentials: bool,
     /// The Lease's name.
     #[arg(long, default_value = "kube-controller-manager")]
     leader_elect_resource_name: String,
     /// The Lease's namespace.
     #[arg(long, default_value = "kube-system")]
     leader_elect_resource_namespace: String,
+    /// Where the addresses of services come from: not for pods, if nodes are given addresses here.
+    #[arg(long, default_value = "")]
+    service_cluster_ip_range: String,
     #[command(flatten)]
     flags: ControllerFlags,
+    #[command(flatten)]
+    keys: KeyFlags,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -79,7 +89,13 @@ async fn work(args: Args) -> anyhow::Result<()> {
         None => credentials.ca_pem.clone(),
     };
     let mut options = Options { root_ca, ..Options::default() };
-    args.flags.apply(&mut options);
+    let services = args.service_cluster_ip_range.clone();
+    args.flags.apply(&mut options, &AddressDefaults { allocate: false, cluster_cidr: "", services })?;
+    args.keys.apply(&mut options)?;
+    let anonymous =
+        Credentials { cert_pem: String::new(), key_pem: String::new(), token: None, ..credentials };
+    let anonymous = Remote::new(&anonymous).context("preparing for service accounts")?;
+    let identities = Identities { client: client.clone(), anonymous };
     let manager = Arc::new(OnceLock::new());
     if args.secure_port != 0 {
         let address = SocketAddr::new(args.bind_address, args.secure_port);
@@ -90,28 +106,50 @@ async fn work(args: Args) -> anyhow::Result<()> {
             tracing::info!("stopping");
             Ok(())
         }
-        result = lead(&args, client, &manager, options) => result,
+        result = lead(&args, &manager, identities, options) => result,
+    }
+}
+
+/// Who controllers can be.
+struct Identities {
+    client: Client,
+    /// The same server for whoever brings a token.
+    anonymous: Remote,
+}
+
+impl Identities {
+    /// The kubeconfig's identity for all, or each controller's own.
+    fn client_for(&self, own: bool, clock: &Clock) -> ClientFor {
+        let (client, anonymous, clock) = (self.client.clone(), self.anonymous.clone(), clock.clone());
+        if !own {
+            return Box::new(move |_| client.clone());
+        }
+        Box::new(move |account| {
+            let key = Key::new("kube-system", account);
+            let transport = AccountTransport::new(anonymous.clone(), client.clone(), key, clock.clone());
+            Client::new(Arc::new(transport), AGENT)
+        })
     }
 }
 
 /// Works for as long as this process leads.
 async fn lead(
     args: &Args,
-    client: Client,
     manager: &OnceLock<Manager>,
+    identities: Identities,
     options: Options,
 ) -> anyhow::Result<()> {
     let clock = Clock::real();
     let leadership = if args.leader_elect {
         let election = election(args, &clock);
         tracing::info!(lease = %election.key, identity = election.identity, "waiting to lead");
-        Some(Leadership::acquire(client.clone(), clock.clone(), election).await)
+        Some(Leadership::acquire(identities.client.clone(), clock.clone(), election).await)
     } else {
         None
     };
-    let same = client.clone();
     let selection = Selection::new(args.controllers.clone());
-    let all = Manager::new(client, Box::new(move |_| same.clone()), clock).only(selection);
+    let client_for = identities.client_for(args.use_service_account_credentials, &clock);
+    let all = Manager::new(identities.client, client_for, clock).only(selection);
     corten_controllers::start(manager.get_or_init(|| all), options);
     tracing::info!("controllers run");
     match leadership {

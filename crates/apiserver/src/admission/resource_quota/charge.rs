@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Status, Value, managed, resources, time};
+use corten_quota::resource_list;
 use corten_store::{Error as StoreError, Expect, Op, Txn};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::super::{Attributes, lookup, resource_list};
+use super::super::{Attributes, lookup};
 use super::QUOTAS;
 use super::check::{Quota, check};
 use super::usage::Demand;

@@ -244,7 +244,6 @@ fn verb_and_name(action: &Action) -> (&'static str, String) {
         Action::Patch { key, .. } => ("patch", key.name.to_string()),
         Action::Post { key, .. } => ("post", key.name.to_string()),
         Action::Scale { path, .. } => ("scale", path.clone()),
-        Action::Get { key, .. } => ("get", key.name.to_string()),
     }
 }
 

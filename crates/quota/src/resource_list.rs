@@ -1,6 +1,6 @@
 //! Lists of resources: what containers and pods request and are limited to, and sums of those.
 //!
-//! Only arithmetic. Whether an amount is too much is for the plugins to say.
+//! Only arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use corten_api::{Map, Str, Value};
 
 /// An amount, and its spelling for as long as nothing was added to it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Amount {
+pub struct Amount {
     pub quantity: Quantity,
     spelled: Option<Str>,
 }
 
 impl Amount {
-    pub(super) fn text(&self) -> Str {
+    pub fn text(&self) -> Str {
         self.spelled.clone().unwrap_or_else(|| self.quantity.to_str())
     }
 }
@@ -26,10 +26,10 @@ impl From<Quantity> for Amount {
     }
 }
 
-pub(super) type ResourceList = BTreeMap<Str, Amount>;
+pub type ResourceList = BTreeMap<Str, Amount>;
 
 /// A list as objects have it. What is no quantity is left out: validation has a say in that.
-pub(super) fn read(list: Option<&Value>) -> ResourceList {
+pub fn read(list: Option<&Value>) -> ResourceList {
     let amount = |(name, value): (&Str, &Value)| {
         let spelled = Str::new(value.as_str()?);
         Some((name.clone(), Amount { quantity: Quantity::parse(&spelled).ok()?, spelled: Some(spelled) }))
@@ -39,11 +39,11 @@ pub(super) fn read(list: Option<&Value>) -> ResourceList {
 }
 
 /// A list as objects have it.
-pub(super) fn write(list: &ResourceList) -> Value {
+pub fn write(list: &ResourceList) -> Value {
     Value::Object(list.iter().map(|(name, amount)| (name.clone(), Value::from(amount.text()))).collect())
 }
 
-pub(super) fn add(sum: &mut ResourceList, more: &ResourceList) {
+pub fn add(sum: &mut ResourceList, more: &ResourceList) {
     for (name, amount) in more {
         match sum.get_mut(name) {
             Some(held) => {
@@ -58,7 +58,7 @@ pub(super) fn add(sum: &mut ResourceList, more: &ResourceList) {
 }
 
 /// Raises each amount to at least that of another list.
-pub(super) fn raise(most: &mut ResourceList, other: &ResourceList) {
+pub fn raise(most: &mut ResourceList, other: &ResourceList) {
     for (name, amount) in other {
         if most.get(name).is_none_or(|held| amount.quantity > held.quantity) {
             most.insert(name.clone(), amount.clone());
@@ -67,7 +67,7 @@ pub(super) fn raise(most: &mut ResourceList, other: &ResourceList) {
 }
 
 /// What is more in one list than in another, never less than nothing.
-pub(super) fn increase(new: &ResourceList, old: &ResourceList) -> ResourceList {
+pub fn increase(new: &ResourceList, old: &ResourceList) -> ResourceList {
     let difference = |(name, amount): (&Str, &Amount)| {
         let mut quantity = amount.quantity;
         if let Some(old) = old.get(name) {
@@ -80,7 +80,7 @@ pub(super) fn increase(new: &ResourceList, old: &ResourceList) -> ResourceList {
 
 /// What a pod's containers need at the same time, at most: all regular ones and sidecars, or an init
 /// container and the sidecars before it. What one container needs is for the caller to say.
-pub(super) fn together(pod: &Value, needs: impl Fn(&Value) -> ResourceList) -> ResourceList {
+pub fn together(pod: &Value, needs: impl Fn(&Value) -> ResourceList) -> ResourceList {
     let mut total = ResourceList::new();
     for container in pod.items_at(&["spec", "containers"]) {
         add(&mut total, &needs(container));
@@ -102,17 +102,17 @@ pub(super) fn together(pod: &Value, needs: impl Fn(&Value) -> ResourceList) -> R
 }
 
 /// What the spec of a pod's containers says, taken together.
-pub(super) fn of_containers(pod: &Value, list: &str) -> ResourceList {
+pub fn of_containers(pod: &Value, list: &str) -> ResourceList {
     together(pod, |container| read(container.at(&["resources", list])))
 }
 
 /// Whether a pod can have a resource of its own, besides its containers.
-pub(super) fn is_pod_level(name: &str) -> bool {
+pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
 /// Lets what the pod itself says win over its containers, and adds what running it costs.
-pub(super) fn finish_pod(pod: &Value, list: &str, mut total: ResourceList) -> ResourceList {
+pub fn finish_pod(pod: &Value, list: &str, mut total: ResourceList) -> ResourceList {
     for (name, amount) in read(pod.at(&["spec", "resources", list])) {
         if is_pod_level(&name) {
             total.insert(name, amount);

@@ -4,7 +4,7 @@ use corten_api::{Str, Value};
 
 /// What scopes ask of an object.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Facts {
+pub enum Facts {
     /// Of no interest to any scope: a quota that has one is not about it.
     #[default]
     Nothing,
@@ -22,14 +22,14 @@ pub(super) enum Facts {
 
 /// One scope of a quota: a name, and for some a condition on a class.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Scope {
+pub struct Scope {
     name: Str,
     operator: Str,
     values: Vec<Str>,
 }
 
 /// The scopes of a quota; all of them must hold.
-pub(super) fn of_quota(quota: &Value) -> Vec<Scope> {
+fn of_quota(quota: &Value) -> Vec<Scope> {
     let text = |value: &Value| Str::new(value.as_str().unwrap_or_default());
     let plain = quota.items_at(&["spec", "scopes"]).iter().map(|scope| Scope {
         name: text(scope),
@@ -48,7 +48,12 @@ pub(super) fn of_quota(quota: &Value) -> Vec<Scope> {
 }
 
 impl Scope {
-    pub(super) fn holds(&self, facts: &Facts) -> bool {
+    /// The scopes of a quota; it is about what all of them hold for.
+    pub fn all(quota: &Value) -> Vec<Scope> {
+        of_quota(quota)
+    }
+
+    pub fn holds(&self, facts: &Facts) -> bool {
         match (facts, self.name.as_str()) {
             (Facts::Pod { terminating, .. }, "Terminating") => *terminating,
             (Facts::Pod { terminating, .. }, "NotTerminating") => !terminating,
@@ -81,7 +86,7 @@ impl Scope {
 }
 
 /// Whether a pod will end by itself at a given time.
-pub(super) fn is_terminating(pod: &Value) -> bool {
+pub fn is_terminating(pod: &Value) -> bool {
     pod.int_at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
 

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use corten_api::quantity::{Format, Quantity};
 use corten_api::{Str, Value, meta};
 
-use super::super::persistent_volume_claim_resize::class;
-use super::super::resource_list::{self, ResourceList};
-use super::super::{Attributes, lookup, pod};
-use super::pods;
-use super::scopes::Facts;
-use super::usage::{Item, number};
-use crate::call::Backend;
+use jiff::Timestamp;
+
+use crate::pods;
+use crate::resource_list::{self, ResourceList};
+use crate::scopes::Facts;
+use crate::usage::{Item, Neighbours, number};
 
 const CLAIM_COUNT: &str = "count/persistentvolumeclaims";
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const VOLUME_CLAIM_RESOURCES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 
@@ -24,6 +24,12 @@ const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-
 /// What a request for all devices may get at most.
 const ALL_DEVICES: i64 = 32;
 
+/// The class a claim names; the annotation wins.
+pub fn storage_class(claim: &Value) -> &str {
+    let annotated = claim.str_at(&["metadata", "annotations", CLASS_ANNOTATION]);
+    annotated.or_else(|| claim.str_at(&["spec", "storageClassName"])).unwrap_or_default()
+}
+
 /// Whether a limit is about volume claims.
 pub(super) fn knows_volume_claims(name: &str) -> bool {
     let plain = name.split_once(STORAGE_CLASS).map_or(name, |(_, resource)| resource);
@@ -33,7 +39,7 @@ pub(super) fn knows_volume_claims(name: &str) -> bool {
 pub(super) fn volume_claim(claim: &Value) -> Item {
     let mut usage = ResourceList::from([(Str::new_static(CLAIM_COUNT), number(1))]);
     let mut add = |resource: &'static str, amount: resource_list::Amount| {
-        let class = class(claim);
+        let class = storage_class(claim);
         if !class.is_empty() {
             usage.insert(Str::from(format!("{class}{STORAGE_CLASS}{resource}")), amount.clone());
         }
@@ -75,16 +81,16 @@ fn attributes_classes(claim: &Value) -> Vec<Str> {
 
 /// The extended resources that device classes stand for, by class.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeviceClasses(BTreeMap<Str, Str>);
+pub struct DeviceClasses(BTreeMap<Str, Str>);
 
 impl DeviceClasses {
-    pub(super) fn read(backend: &Backend) -> DeviceClasses {
-        let classes = lookup::list(backend, ("resource.k8s.io", "deviceclasses"), "");
-        let stands_for = |class: &std::sync::Arc<crate::object::Object>| {
-            let resource = class.parsed().str_at(&["spec", "extendedResourceName"]).unwrap_or_default();
-            (class.name.clone(), Str::new(resource))
+    /// Of all device classes there are.
+    pub fn of<'c>(classes: impl Iterator<Item = &'c Value>) -> DeviceClasses {
+        let stands_for = |class: &Value| {
+            let resource = class.str_at(&["spec", "extendedResourceName"]).unwrap_or_default();
+            (Str::new(meta::name(class)), Str::new(resource))
         };
-        DeviceClasses(classes.iter().map(stands_for).collect())
+        DeviceClasses(classes.map(stands_for).collect())
     }
 
     fn resource_of(&self, class: &str) -> Option<&Str> {
@@ -109,9 +115,15 @@ pub(super) fn knows_resource_claims(name: &str, classes: &DeviceClasses) -> bool
             && name.strip_prefix("requests.").is_some_and(|resource| classes.provides(resource)))
 }
 
-pub(super) fn resource_claim(attributes: &Attributes<'_>, claim: &Value, classes: &DeviceClasses) -> Item {
+pub(super) fn resource_claim(
+    claim: &Value,
+    classes: &DeviceClasses,
+    neighbours: &dyn Neighbours,
+    now: Timestamp,
+) -> Item {
     let mut usage = devices(claim);
-    let charged = owner_usage(attributes, claim);
+    // The pod a claim was made for is charged already: the claim only carries out its requests.
+    let charged = owning_pod(claim, neighbours).map(|pod| pods::usage(&pod, now)).unwrap_or_default();
     for (name, quantity) in extended(&usage, classes) {
         let mut left = quantity;
         if let Some(charged) = charged.get(&name) {
@@ -164,13 +176,12 @@ fn extended(devices: &ResourceList, classes: &DeviceClasses) -> Vec<(Str, Quanti
     names
 }
 
-/// What the pod a claim was made for is charged already: the claim only carries out its requests.
-fn owner_usage(attributes: &Attributes<'_>, claim: &Value) -> ResourceList {
-    owning_pod(attributes, claim).map(|pod| pods::usage(&pod, attributes.call.now)).unwrap_or_default()
+fn is_for_extended_resources(claim: &Value) -> bool {
+    claim.str_at(&["metadata", "annotations", EXTENDED_RESOURCE_CLAIM]) == Some("true")
 }
 
-fn owning_pod(attributes: &Attributes<'_>, claim: &Value) -> Option<Value> {
-    if pod::annotation(claim, EXTENDED_RESOURCE_CLAIM) != Some("true") {
+fn owning_pod(claim: &Value, neighbours: &dyn Neighbours) -> Option<Value> {
+    if !is_for_extended_resources(claim) {
         return None;
     }
     let owners = claim.items_at(&["metadata", "ownerReferences"]);
@@ -178,8 +189,7 @@ fn owning_pod(attributes: &Attributes<'_>, claim: &Value) -> Option<Value> {
     if owner.str_at(&["kind"]) != Some("Pod") || owner.str_at(&["apiVersion"]) != Some("v1") {
         return None;
     }
-    let namespace = attributes.namespace();
-    let pod = lookup::get(attributes.backend(), ("", "pods"), namespace, pod::name(owner))?.tree();
+    let pod = neighbours.pod(owner.str_at(&["name"])?)?;
     if owner.str_at(&["uid"]) != Some(meta::uid(&pod)) {
         return None;
     }
@@ -188,19 +198,18 @@ fn owning_pod(attributes: &Attributes<'_>, claim: &Value) -> Option<Value> {
         Some(name) => (name == meta::name(claim)).then_some(pod),
         // The first claim made for a pod is the one it was charged for.
         None => {
-            let claims = lookup::list(attributes.backend(), ("resource.k8s.io", "resourceclaims"), namespace);
             let age = |claim: &Value| {
                 let made = claim.str_at(&["metadata", "creationTimestamp"]).unwrap_or_default().to_owned();
                 (made, meta::name(claim).to_owned())
             };
             let owned = |other: &Value| {
-                pod::annotation(other, EXTENDED_RESOURCE_CLAIM) == Some("true")
+                is_for_extended_resources(other)
                     && other.items_at(&["metadata", "ownerReferences"]).iter().any(|o| {
                         o.bool_at(&["controller"]) == Some(true)
                             && o.str_at(&["uid"]) == Some(meta::uid(&pod))
                     })
             };
-            let older = claims.iter().any(|other| owned(other.parsed()) && age(other.parsed()) < age(claim));
+            let older = neighbours.resource_claims().iter().any(|o| owned(o) && age(o) < age(claim));
             (!older).then_some(pod)
         }
     }

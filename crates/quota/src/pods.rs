@@ -3,10 +3,9 @@
 use corten_api::{Str, Value};
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::pod;
-use super::super::resource_list::{self, ResourceList};
-use super::scopes;
-use super::usage::{Item, number};
+use crate::resource_list::{self, ResourceList};
+use crate::scopes;
+use crate::usage::{Item, number};
 
 const KNOWN: [&str; 11] = [
     "count/pods",
@@ -51,7 +50,7 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// Whether a limit is one that every container must state.
-pub(super) fn must_be_stated(name: &str) -> bool {
+pub fn must_be_stated(name: &str) -> bool {
     MUST_STATE.iter().any(|(_, _, names)| names.contains(&name))
 }
 
@@ -84,7 +83,7 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
 }
 
 /// Whether a pod has ended, or should have gone by now: a lost node must not block its namespace.
-fn is_over(pod: &Value, now: Timestamp) -> bool {
+pub fn is_over(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), Some("Failed" | "Succeeded")) {
         return true;
     }
@@ -161,10 +160,13 @@ fn has_container_statuses(pod: &Value) -> bool {
         || pod.at(&["status", "initContainerStatuses"]).is_some()
 }
 
+fn name(item: &Value) -> &str {
+    item.str_at(&["name"]).unwrap_or_default()
+}
+
 fn status<'a>(pod: &'a Value, container: &Value) -> Option<&'a Value> {
-    let name = pod::name(container);
     let lists = ["containerStatuses", "initContainerStatuses"];
-    lists.into_iter().flat_map(|list| pod.items_at(&["status", list])).find(|s| pod::name(s) == name)
+    lists.into_iter().flat_map(|list| pod.items_at(&["status", list])).find(|s| name(s) == name(container))
 }
 
 /// The containers of a pod with what they state of what they may have to; none if the pod states its own.
@@ -180,7 +182,7 @@ fn containers(pod: &Value) -> Vec<(Str, Vec<&'static str>)> {
     all.map(|container| {
         let states = |list: &str, resource: &str| container.at(&["resources", list, resource]).is_some();
         let stated = MUST_STATE.iter().filter(|(list, resource, _)| states(list, resource));
-        (Str::new(pod::name(container)), stated.flat_map(|(_, _, names)| names.iter().copied()).collect())
+        (Str::new(name(container)), stated.flat_map(|(_, _, names)| names.iter().copied()).collect())
     })
     .collect()
 }
