@@ -6,6 +6,7 @@ mod flags;
 mod network_flags;
 mod node_flags;
 mod serving;
+mod storage_flags;
 mod workload_flags;
 
 use std::sync::Arc;
