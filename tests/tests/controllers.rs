@@ -1,22 +1,10 @@
 //! The controllers on simulated nodes: what people do with workloads and namespaces, on a whole cluster.
 
-use std::time::{Duration, Instant};
-
+use corten_e2e::eventually;
 use corten_testkit::{Client, Server};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const MERGE: &str = "merge";
-
-/// Looks again until something is as it should be.
-#[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < DEADLINE, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 fn cluster() -> Server {
     Server::start_with(&["--simulated-nodes", "3"])
