@@ -114,7 +114,7 @@ fn a_silent_node_loses_its_pods_and_heals() {
     assert!((40..=60).contains(&took.as_secs()), "{took:?}");
     assert_eq!(condition(&node(&cluster, "simulated-0"), "Ready", "reason"), "NodeStatusUnknown");
     assert_eq!(condition(&node(&cluster, "simulated-0"), "PIDPressure", "status"), "Unknown");
-    cluster.settle();
+    cluster.until("it is given up", seconds(1), |cluster| given_up(cluster) == 1);
     assert_eq!(
         taints(&cluster, "simulated-0"),
         [format!("{UNREACHABLE}:NoSchedule"), format!("{UNREACHABLE}:NoExecute")]
