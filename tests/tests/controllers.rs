@@ -127,3 +127,34 @@ fn a_rollout_survives_the_death_of_the_server() {
     eventually("twenty replicas", || is_rolled_out(client, &path, 20));
     assert_eq!(items(client, "/api/v1/namespaces/default/pods").len(), 20, "none missing, none too many");
 }
+
+#[test]
+fn a_job_survives_the_death_of_the_server() {
+    let mut server = cluster();
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
+        "spec": {
+            "completions": 30, "parallelism": 10, "completionMode": "Indexed",
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "registry.example/sum:1"}],
+            }},
+        },
+    });
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let client = server.client();
+    client.post(jobs, &job).expect_status(201);
+    let path = format!("{jobs}/sum");
+    eventually("some are done", || client.get(&path).expect(200)["status"]["succeeded"].as_i64() > Some(3));
+    let directory = server.directory().clone();
+    server.kill_9();
+    let server = Server::try_start(&directory, &["--simulated-nodes", "3"]).unwrap_or_else(|e| panic!("{e}"));
+    let client = server.client();
+    eventually("the end of the job", || !client.get(&path).expect(200)["status"]["completionTime"].is_null());
+    let status = client.get(&path).expect(200)["status"].clone();
+    assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(30), &json!("0-29")), "{status}");
+    assert!(status["failed"].is_null(), "{status}");
+    let pods = items(client, "/api/v1/namespaces/default/pods");
+    assert_eq!(pods.len(), 30, "none missing, none too many");
+    assert!(pods.iter().all(|pod| pod["metadata"]["finalizers"].is_null()), "all are counted");
+}

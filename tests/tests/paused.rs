@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use corten_api::{Value, value};
+use corten_api::{Value, time, value};
 use corten_client::kinds;
 use corten_testkit::Cluster;
 
@@ -64,4 +64,95 @@ fn a_rollout_that_gets_nowhere_says_so_after_ten_minutes() {
     };
     let took = cluster.until("the deadline", seconds(3600), says_so);
     assert!((600..=601).contains(&took.as_secs()), "{took:?}");
+}
+
+/// A job whose pods run a second and then exit with a code.
+fn job(name: &str, exit_code: i64, spec: Value) -> Value {
+    let mut job = value!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": (spec),
+    });
+    let code = exit_code.to_string();
+    let template = value!({
+        "metadata": {"annotations": {"simulator.corten.dev/exit-code": code}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "registry.example/job:1"}]},
+    });
+    job.set(&["spec", "template"], template);
+    job
+}
+
+/// Why a job has ended, once it has.
+fn ended(cluster: &Cluster, name: &str) -> Option<String> {
+    let job = cluster.get(&kinds::JOBS, NAMESPACE, name)?;
+    let conditions = job.items_at(&["status", "conditions"]).iter();
+    let mut last = conditions.filter(|c| matches!(c.str_at(&["type"]), Some("Complete" | "Failed")));
+    last.next().and_then(|c| c.str_at(&["reason"])).map(str::to_owned)
+}
+
+/// How many seconds after a time objects were made, in order.
+fn made(objects: &[Value], start: i64) -> Vec<i64> {
+    let at = |object: &Value| {
+        let text = object.str_at(&["metadata", "creationTimestamp"])?;
+        time::parse(text).ok().map(|at| at.as_second() - start)
+    };
+    let mut times: Vec<_> = objects.iter().filter_map(at).collect();
+    times.sort_unstable();
+    times
+}
+
+#[test]
+fn a_job_that_fails_is_tried_less_and_less_often() {
+    let cluster = Cluster::with_nodes(1);
+    let start = cluster.now().as_second();
+    cluster.create(&kinds::JOBS, &job("bad", 3, value!({"backoffLimit": 3})));
+    cluster.until("the last try", seconds(600), |cluster| ended(cluster, "bad").is_some());
+    assert_eq!(ended(&cluster, "bad").as_deref(), Some("BackoffLimitExceeded"));
+    let pods = cluster.list(&kinds::PODS, NAMESPACE);
+    // Each runs for a second, and then 10, 20 and 40 pass.
+    assert_eq!(made(&pods, start), [0, 11, 32, 73]);
+    let status = cluster.get(&kinds::JOBS, NAMESPACE, "bad").unwrap_or_default();
+    assert_eq!(status.int_at(&["status", "failed"]), Some(4));
+}
+
+#[test]
+fn a_job_goes_when_its_time_is_over() {
+    let cluster = Cluster::with_nodes(1);
+    let spec = value!({"completions": 5, "parallelism": 2, "ttlSecondsAfterFinished": 600});
+    cluster.create(&kinds::JOBS, &job("good", 0, spec));
+    cluster.until("its end", seconds(60), |cluster| ended(cluster, "good").is_some());
+    assert_eq!(cluster.list(&kinds::PODS, NAMESPACE).len(), 5, "none missing, none too many");
+    let gone = |cluster: &Cluster| cluster.get(&kinds::JOBS, NAMESPACE, "good").is_none();
+    let took = cluster.until("its removal", seconds(3600), gone);
+    assert!((599..=601).contains(&took.as_secs()), "{took:?}");
+    assert!(cluster.list(&kinds::PODS, NAMESPACE).is_empty());
+}
+
+#[test]
+fn cron_jobs_for_a_month() {
+    let cluster = Cluster::with_nodes(0);
+    let template = job("", 0, value!({})).get("spec").cloned().unwrap_or_default();
+    let cron = value!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": NAMESPACE},
+        "spec": {
+            "schedule": "30 2 * * *", "timeZone": "Europe/Berlin", "concurrencyPolicy": "Replace",
+            "jobTemplate": {"spec": (template)},
+        },
+    });
+    cluster.create(&kinds::CRON_JOBS, &cron);
+    let mut started = Vec::new();
+    for _ in 0..30 {
+        cluster.advance(seconds(24 * 3600));
+        let jobs = cluster.list(&kinds::JOBS, NAMESPACE);
+        assert_eq!(jobs.len(), 1, "each makes room for the next");
+        let at = ["metadata", "annotations", "batch.kubernetes.io/cronjob-scheduled-timestamp"];
+        started.push(jobs[0].str_at(&at).unwrap_or_default().to_owned());
+    }
+    assert_eq!(started[0], "2026-03-02T02:30:00+01:00");
+    assert_eq!(started[29], "2026-03-31T02:30:00+02:00");
+    let leapt = "2026-03-29";
+    assert!(started.iter().all(|at| !at.starts_with(leapt)), "there is no half past two on that day");
+    started.dedup();
+    assert_eq!(started.len(), 29, "and otherwise one a day");
 }

@@ -21,8 +21,8 @@ pub(crate) struct Claims {
 /// Everything that a workload may have a claim on: what it owns, and what nobody does.
 pub(crate) fn candidates(cache: &Cache, owner: &Value, selector: &LabelSelector) -> Vec<Arc<Object>> {
     let mut found = cache.owned_by(meta::uid(owner));
-    let orphans = cache.select(meta::namespace(owner), selector);
-    found.extend(orphans.into_iter().filter(|object| object.controller().is_none()));
+    let orphans = cache.unmanaged(meta::namespace(owner));
+    found.extend(orphans.into_iter().filter(|object| object.is_selected_by(selector)));
     found.sort_by(|a, b| a.key.cmp(&b.key));
     found.dedup_by(|a, b| a.key == b.key);
     found

@@ -9,6 +9,7 @@ mod bootstrap_signer;
 mod certificates;
 mod claims;
 mod conditions;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -29,9 +30,11 @@ mod nodelifecycle;
 mod nodes;
 mod nodettl;
 mod placement;
+mod podautoscaler;
 mod podgc;
 mod pods;
 mod replicaset;
+mod resources;
 mod rootca;
 mod secrets;
 mod selectors;
@@ -40,6 +43,7 @@ mod serviceaccount_token;
 mod servicecidr;
 mod services;
 mod statefulset;
+mod storage;
 mod tainteviction;
 mod taints;
 mod templates;
@@ -52,6 +56,7 @@ use std::sync::Arc;
 
 use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
+use jiff::tz::TimeZone;
 
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
@@ -60,7 +65,11 @@ pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodeipam::{MaskSizes, NodeIpamOptions};
 pub use nodelifecycle::{NodeLifecycleOptions, Rates};
+pub use podautoscaler::HorizontalPodAutoscalerOptions;
 pub use podgc::PodGcOptions;
+pub use storage::attach::AttachOptions;
+pub use storage::binder::BinderOptions;
+pub use storage::local_path::{LocalPathOptions, PROVISIONER as LOCAL_PATH_PROVISIONER};
 
 /// What controllers have to be told.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +78,11 @@ pub struct Options {
     pub root_ca: String,
     /// Where the addresses of pods come from; none if nodes get them elsewhere.
     pub node_ipam: Option<NodeIpamOptions>,
+    pub attach_detach: AttachOptions,
+    pub persistent_volume_binder: BinderOptions,
+    /// How volumes are made of directories on nodes; none to make none.
+    pub local_path: Option<LocalPathOptions>,
+    pub horizontal_pod_autoscaler: HorizontalPodAutoscalerOptions,
     pub node_lifecycle: NodeLifecycleOptions,
     pub pod_gc: PodGcOptions,
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
@@ -96,8 +110,10 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(certificates::approving::Approving);
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
+    manager.run(cronjob::CronJobs::new(TimeZone::system()));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
+    manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
     manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
     manager.run(mirroring::Mirroring { options: options.mirroring });
@@ -111,6 +127,15 @@ pub fn start(manager: &Manager, options: Options) {
     }
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
+    manager.run(storage::attach::Attacher::new(manager, options.attach_detach));
+    manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
+    manager.run(storage::claim_protection::ClaimProtection::new(manager));
+    manager.run(storage::ephemeral::EphemeralVolumes::new(manager));
+    manager.run(storage::expand::Expander);
+    if let Some(options) = options.local_path {
+        manager.run(storage::local_path::LocalPath { options });
+    }
+    manager.run(storage::volume_protection::VolumeProtection);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
     manager.run(servicecidr::ServiceCidrs);

@@ -26,7 +26,7 @@ pub(crate) struct PodView {
     pub(crate) restarts: (i64, i64),
     /// Since when it is marked as about to be disrupted, by anybody but its node.
     pub(crate) disrupted_since: Option<Timestamp>,
-    /// Its volumes that are claims: which volume is which claim.
+    /// Its volumes that are claims, those that are made for it included: which volume is which claim.
     pub(crate) claims: Box<[(Str, Str)]>,
     pub(crate) ips: Box<[IpAddr]>,
     pub(crate) hostname: Str,
@@ -89,7 +89,7 @@ impl View for PodView {
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
             disrupted_since: disrupted(pod).and_then(|c| at(c.get("lastTransitionTime"))),
-            claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(claim).collect(),
+            claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(|v| claim(pod, v)).collect(),
             ips: pod
                 .items_at(&["status", "podIPs"])
                 .iter()
@@ -110,9 +110,18 @@ fn disrupted(pod: &Value) -> Option<&Value> {
     (text("status") == Some("True") && text("reason") != Some("TerminationByKubelet")).then_some(condition)
 }
 
-fn claim(volume: &Value) -> Option<(Str, Str)> {
-    let claim = volume.str_at(&["persistentVolumeClaim", "claimName"])?;
-    Some((volume.str_at(&["name"])?.into(), claim.into()))
+fn claim(pod: &Value, volume: &Value) -> Option<(Str, Str)> {
+    Some((volume.str_at(&["name"])?.into(), claim_of_volume(pod, volume)?))
+}
+
+/// The claim that one of a pod's volumes stands for.
+pub(crate) fn claim_of_volume(pod: &Value, volume: &Value) -> Option<Str> {
+    if let Some(name) = volume.str_at(&["persistentVolumeClaim", "claimName"]) {
+        return Some(name.into());
+    }
+    volume.get("ephemeral")?;
+    let volume = volume.str_at(&["name"]).unwrap_or_default();
+    Some(format!("{}-{volume}", meta::name(pod)).into())
 }
 
 /// A pod with what is read off it.

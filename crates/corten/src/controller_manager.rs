@@ -4,6 +4,7 @@ mod alone;
 mod flags;
 mod node_flags;
 mod serving;
+mod workload_flags;
 
 use std::sync::Arc;
 

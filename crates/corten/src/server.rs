@@ -1,5 +1,6 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod addons;
 mod authentication;
 
 use std::io::IsTerminal;
@@ -13,6 +14,8 @@ use corten_apiserver::{
     go_duration,
 };
 use corten_base::Clock;
+use corten_client::Client;
+use corten_controllers::LocalPathOptions;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -22,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
-const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
+const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
 
 /// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
 const CLUSTER_CIDR: &str = "10.244.0.0/16";
@@ -65,9 +68,12 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
+    /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
+    #[arg(long)]
+    default_local_storage_path: Option<PathBuf>,
     /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
     /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
     #[arg(long, default_value_t = 0)]
@@ -94,10 +100,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn runs(&self, part: &str) -> bool {
+        !self.disable.iter().any(|disabled| disabled == part)
+    }
+
     /// What controllers have to be told.
     fn controller_options(&self, ca_pem: &str) -> anyhow::Result<corten_controllers::Options> {
+        let storage =
+            self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
+        // Nodes know no working directory.
+        let directory = std::path::absolute(&storage).unwrap_or(storage).display().to_string();
         let mut options = corten_controllers::Options {
             root_ca: ca_pem.to_owned(),
+            local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
         let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
@@ -165,6 +180,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
+    let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
+    addons::install(&administrator, args.runs(addons::LOCAL_STORAGE)).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
@@ -174,8 +191,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let runs = !args.disable.iter().any(|part| part == "controller-manager");
-    let parts = Parts { controllers: runs.then_some(controllers), simulated_nodes: args.simulated_nodes };
+    let controllers = args.runs("controller-manager").then_some(controllers);
+    let parts = Parts { controllers, simulated_nodes: args.simulated_nodes };
     let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");

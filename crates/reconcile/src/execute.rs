@@ -21,7 +21,13 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
     for step in &plan.steps {
         let before = report.outcomes.len();
         match step {
-            Step::One(action) => report.outcomes.push(perform(client, action).await),
+            Step::One(action) => {
+                let outcome = match carried_on(action, &report) {
+                    Some(newer) => Outcome { action: action.clone(), ..perform(client, &newer).await },
+                    None => perform(client, action).await,
+                };
+                report.outcomes.push(outcome);
+            }
             Step::Together(actions) => report.outcomes.extend(together(client, actions).await),
             Step::SlowStart(actions) => {
                 let each: Vec<_> = actions.iter().map(std::slice::from_ref).collect();
@@ -37,6 +43,24 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
         }
     }
     report
+}
+
+/// An update of what this plan has updated already goes on from what came of that: a spec and then a status.
+fn carried_on(action: &Action, report: &Report) -> Option<Action> {
+    let Action::Update { kind, object, subresource } = action else { return None };
+    let (key, version) = (Key::of(object), meta::resource_version(object));
+    let newer =
+        report.outcomes.iter().rev().find_map(|outcome| match (&outcome.action, &outcome.result) {
+            (Action::Update { kind: same, object: before, .. }, Ok(after)) => {
+                let goes_on =
+                    same == kind && Key::of(before) == key && meta::resource_version(before) == version;
+                goes_on.then(|| meta::resource_version(after))
+            }
+            _ => None,
+        })?;
+    let mut object = object.clone();
+    object.set(&["metadata", "resourceVersion"], newer);
+    Some(Action::Update { kind, object, subresource })
 }
 
 async fn together(client: &Client, actions: &[Action]) -> Vec<Outcome> {
@@ -131,4 +155,28 @@ pub(crate) async fn seen(caches: &Caches, written: &Written) {
 /// Whether trying again soon makes sense without anybody being told.
 pub(crate) fn is_ordinary(error: &Error) -> bool {
     error.is_conflict() || error.already_exists() || error.is_not_found()
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+    use corten_client::kinds;
+
+    use super::*;
+
+    #[test]
+    fn an_update_goes_on_from_the_one_before() {
+        let claim =
+            |version: &str| value!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": version}});
+        let update = |version, subresource| Action::Update {
+            kind: &kinds::PERSISTENT_VOLUME_CLAIMS,
+            object: claim(version),
+            subresource,
+        };
+        let written = Outcome { action: update("4", ""), result: Ok(claim("9")) };
+        let report = Report { outcomes: vec![written] };
+        assert_eq!(carried_on(&update("4", "status"), &report), Some(update("9", "status")));
+        assert_eq!(carried_on(&update("3", "status"), &report), None, "it was read at another time");
+        assert_eq!(carried_on(&update("4", ""), &Report::default()), None);
+    }
 }

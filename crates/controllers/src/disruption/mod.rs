@@ -14,9 +14,9 @@ use corten_client::{Caches, Change, Error, Key, Object, View, kinds};
 use corten_reconcile::{Action, Controller, Event, Manager, Plan, Watch};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::conditions;
 use crate::limits::{self, Round};
 use crate::pods::Pod;
+use crate::{conditions, selectors};
 use scales::Scales;
 
 /// What events are signed with.
@@ -287,27 +287,9 @@ fn complaint(budget: &Value, pod: &Pod) -> Event {
 }
 
 fn unmanaged(budget: &Value) -> String {
-    let selector = budget.at(&["spec", "selector"]).map_or_else(|| "nil".to_owned(), spelled);
+    let selector = selectors::spelled(budget.at(&["spec", "selector"]));
     format!(
         "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
-    )
-}
-
-/// A selector as events spell it.
-fn spelled(selector: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let pairs = labels.into_iter().flat_map(|labels| labels.iter());
-    let labels: String = pairs.map(|(key, value)| format!("{key}: {},", text(value))).collect();
-    let requirement = |one: &Value| {
-        let values: Vec<String> = one.items_at(&["values"]).iter().map(text).collect();
-        let field = |key: &str| one.str_at(&[key]).unwrap_or_default();
-        let (key, operator, values) = (field("key"), field("operator"), values.join(" "));
-        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
-    };
-    let all: String = selector.items_at(&["matchExpressions"]).iter().map(requirement).collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{all}}},}}"
     )
 }
 

@@ -5,6 +5,7 @@ use corten_api::{Str, Value, meta};
 use corten_client::{Caches, Error, Key, Kind, Object, Owner, kinds};
 
 use crate::pods::Pod;
+use crate::resources;
 
 /// What manages some pods, and what is known of its scale.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ enum State {
     Known(Str, i64),
     /// Its group has to be asked for where it is served.
     Unknown,
-    /// Its scale is to be read there; the resource is called so in messages.
-    Served(String, String),
+    /// Its scale is to be read there.
+    Served(String),
     Missing,
     Failed(String),
 }
@@ -45,7 +46,7 @@ pub(super) fn observe(caches: &Caches, pods: &[Pod]) -> Scales {
 
 /// What the caches know. The pods of a deployment's replica set count for the deployment.
 fn look_up(caches: &Caches, namespace: &str, owner: &Owner) -> State {
-    let kind = match (owner.kind.as_str(), group(&owner.api_version)) {
+    let kind = match (owner.kind.as_str(), resources::group(&owner.api_version)) {
         ("ReplicationController", "") => &kinds::REPLICATION_CONTROLLERS,
         ("ReplicaSet", "apps" | "extensions") => &kinds::REPLICA_SETS,
         ("StatefulSet", "apps") => &kinds::STATEFUL_SETS,
@@ -65,27 +66,18 @@ fn referred(caches: &Caches, kind: &Kind, namespace: &str, owner: &Owner) -> Opt
     (found.uid == owner.uid).then_some(found)
 }
 
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// Where a group in a version says what it serves.
-fn group_path(api_version: &str) -> String {
-    if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") }
-}
-
 impl Managing {
     fn question(&self) -> Option<String> {
         match &self.state {
-            State::Unknown => Some(group_path(&self.owner.api_version)),
-            State::Served(path, _) => Some(path.clone()),
+            State::Unknown => Some(resources::list_path(&self.owner.api_version)),
+            State::Served(path) => Some(path.clone()),
             _ => None,
         }
     }
 
     fn learn(&mut self, answer: &Result<Value, Error>) {
         self.state = match (&self.state, answer) {
-            (State::Unknown, Ok(resources)) => self.place(resources),
+            (State::Unknown, Ok(list)) => self.place(list),
             (State::Unknown, Err(error)) if error.code() != 0 && !error.is_not_found() => {
                 State::Failed(error.to_string())
             }
@@ -100,28 +92,17 @@ impl Managing {
     }
 
     /// Where the kind is served, and whether it has a scale.
-    fn place(&self, resources: &Value) -> State {
-        let named = |name: &str| {
-            resources.items_at(&["resources"]).iter().any(|one| one.str_at(&["name"]) == Some(name))
-        };
-        let is_kind = |one: &&Value| {
-            let name = one.str_at(&["name"]).unwrap_or_default();
-            one.str_at(&["kind"]) == Some(&self.owner.kind) && !name.contains('/')
-        };
-        let Some(resource) = resources.items_at(&["resources"]).iter().find(is_kind) else {
+    fn place(&self, list: &Value) -> State {
+        let Some(plural) = resources::plural(list, &self.owner.kind) else {
             return State::Failed(self.no_match());
         };
-        let plural = resource.str_at(&["name"]).unwrap_or_default();
-        let called = match group(&self.owner.api_version) {
-            "" => plural.to_owned(),
-            group => format!("{plural}.{group}"),
-        };
-        if !named(&format!("{plural}/scale")) {
+        let called = resources::qualified(plural, resources::group(&self.owner.api_version));
+        if !resources::has(list, &format!("{plural}/scale")) {
             return State::Failed(format!("{called} does not implement the scale subresource"));
         }
-        let root = group_path(&self.owner.api_version);
+        let root = resources::list_path(&self.owner.api_version);
         let (namespace, name) = (&self.namespace, &self.owner.name);
-        State::Served(format!("{root}/namespaces/{namespace}/{plural}/{name}/scale"), called)
+        State::Served(format!("{root}/namespaces/{namespace}/{plural}/{name}/scale"))
     }
 
     fn no_match(&self) -> String {

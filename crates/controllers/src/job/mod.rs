@@ -18,8 +18,9 @@ mod tracking;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_api::selector::LabelSelector;
 use corten_base::Backoff;
-use corten_client::{Caches, Change, Key, Object, kinds};
+use corten_client::{Caches, Change, Key, Kind, Object, kinds};
 use corten_reconcile::{Action, Controller, Event, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
@@ -39,6 +40,8 @@ use tracking::{FINALIZER, JobPod};
 const NAME: &str = "job-controller";
 /// A request that fails is not tried again at once, nor too seldom.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// Pods of a job often change many at a time.
+const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct Jobs {
@@ -56,7 +59,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn of(job: Job, selector: &corten_api::selector::LabelSelector, candidates: &[Arc<Object>]) -> World {
+    fn of(job: Job, selector: &LabelSelector, candidates: &[Arc<Object>]) -> World {
         let claims = claims::decide(&job.0, selector, candidates);
         let pods = claims.owned.iter().map(JobPod::of).collect();
         World { job: Some(job), claims, pods, failures: Failures::default() }
@@ -81,6 +84,10 @@ impl Controller for Jobs {
 
     fn retry(&self) -> Backoff {
         RETRY
+    }
+
+    fn settle(&self, kind: &Kind) -> Duration {
+        if *kind == kinds::PODS { SETTLE } else { Duration::ZERO }
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> World {
