@@ -10,7 +10,7 @@ mod set;
 
 use std::sync::Arc;
 
-use corten_api::{Str, Value, value};
+use corten_api::{Str, Value, meta, value};
 use corten_client::{Cache, Client, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Manager, Queue, Recorder};
 use parking_lot::Mutex;
@@ -108,8 +108,12 @@ impl Ipam {
         })
     }
 
+    /// Writes a node's part. A look at the node as it was before would give it another.
     async fn write(&self, key: &Key, cidrs: &[Cidr]) -> Result<(), Error> {
-        self.client.patch(&kinds::NODES, key, &Patch::Strategic(assignment(cidrs)), "").await.map(drop)
+        let patch = Patch::Strategic(assignment(cidrs));
+        let written = self.client.patch(&kinds::NODES, key, &patch, "").await?;
+        nodes::seen(&self.nodes, meta::resource_version(&written).parse().unwrap_or(0)).await;
+        Ok(())
     }
 
     fn tell(&self, node: &Object, state: &'static str) {
