@@ -123,12 +123,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(deployment::Deployments);
     manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
-    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
-    manager.run(mirroring::Mirroring { options: options.mirroring });
     manager.run(job::Jobs::new(options.batch));
     manager.run(job::OrphanPods { options: options.batch });
-    manager.run(job::Jobs::default());
-    manager.run(job::OrphanPods);
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
