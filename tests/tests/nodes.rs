@@ -166,8 +166,11 @@ fn nodes_are_given_up_one_after_another() {
     cluster.advance(seconds(30));
     (0..3).for_each(|node| cluster.unplug(&format!("simulated-{node}")));
     cluster.until("the first", seconds(100), |cluster| given_up(cluster) == 1);
-    assert_eq!(cluster.until("the second", seconds(60), |cluster| given_up(cluster) == 2), seconds(10));
-    assert_eq!(cluster.until("the third", seconds(60), |cluster| given_up(cluster) == 3), seconds(10));
+    for (which, count) in [("the second", 2), ("the third", 3)] {
+        let took = cluster.until(which, seconds(60), |cluster| given_up(cluster) == count);
+        // Two writers that meet at a node cost one of them a moment.
+        assert_eq!(took.as_secs_f64().round(), 10.0, "{which}");
+    }
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn plain(tree: &Value) -> Value {
         Value::Object(fields) => {
             let says = |(key, value): &(&Str, &Value)| {
                 let empty = value.as_object().is_some_and(|fields| fields.is_empty());
-                !value.is_null() && !(empty && *key == "resources")
+                !(value.is_null() || empty && *key == "resources")
             };
             Value::Object(
                 fields.iter().filter(says).map(|(key, value)| (key.clone(), plain(value))).collect(),
