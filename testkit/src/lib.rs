@@ -1,4 +1,5 @@
-//! A whole Corten for tests: starts the real binary, speaks to it, ends it.
+//! A whole Corten for tests: starts the real binary, speaks to it, ends it; or runs its parts within the test, on a
+//! clock that the test moves (`Cluster`).
 //!
 //! Everything here blocks, with a deadline on every wait, so that a test is a straight line and a server that
 //! hangs is a failure with a reason. What cannot go wrong in a passing test panics with the server's last
@@ -12,12 +13,14 @@
 
 mod binary;
 mod client;
+mod cluster;
 mod http;
 mod server;
 mod tools;
 
 pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
+pub use cluster::{Cluster, ClusterOptions};
 pub use http::{Connection, DEADLINE};
 pub use server::{DataDirectory, Server, StartFailure};
 pub use tools::{Output, Running, Tool};

@@ -1,22 +1,10 @@
 //! The controllers on simulated nodes: what people do with workloads and namespaces, on a whole cluster.
 
-use std::time::{Duration, Instant};
-
+use corten_e2e::eventually;
 use corten_testkit::{Client, Server};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const MERGE: &str = "merge";
-
-/// Looks again until something is as it should be.
-#[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < DEADLINE, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 fn cluster() -> Server {
     Server::start_with(&["--simulated-nodes", "3"])
@@ -126,4 +114,186 @@ fn a_rollout_survives_the_death_of_the_server() {
     let path = format!("{}/web", deployments("default"));
     eventually("twenty replicas", || is_rolled_out(client, &path, 20));
     assert_eq!(items(client, "/api/v1/namespaces/default/pods").len(), 20, "none missing, none too many");
+}
+
+#[test]
+fn a_job_survives_the_death_of_the_server() {
+    let mut server = cluster();
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
+        "spec": {
+            "completions": 30, "parallelism": 10, "completionMode": "Indexed",
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "registry.example/sum:1"}],
+            }},
+        },
+    });
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let client = server.client();
+    client.post(jobs, &job).expect_status(201);
+    let path = format!("{jobs}/sum");
+    eventually("some are done", || client.get(&path).expect(200)["status"]["succeeded"].as_i64() > Some(3));
+    let directory = server.directory().clone();
+    server.kill_9();
+    let server = Server::try_start(&directory, &["--simulated-nodes", "3"]).unwrap_or_else(|e| panic!("{e}"));
+    let client = server.client();
+    eventually("the end of the job", || !client.get(&path).expect(200)["status"]["completionTime"].is_null());
+    let status = client.get(&path).expect(200)["status"].clone();
+    assert_eq!((&status["succeeded"], &status["completedIndexes"]), (&json!(30), &json!("0-29")), "{status}");
+    assert!(status["failed"].is_null(), "{status}");
+    let pods = items(client, "/api/v1/namespaces/default/pods");
+    assert_eq!(pods.len(), 30, "none missing, none too many");
+    assert!(pods.iter().all(|pod| pod["metadata"]["finalizers"].is_null()), "all are counted");
+}
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+/// How many endpoints of a service are ready.
+fn ready_endpoints(client: &Client, service: &str) -> usize {
+    let slices = items(client, &format!("{SLICES}?labelSelector=kubernetes.io/service-name={service}"));
+    let endpoints = slices.iter().filter_map(|slice| slice["endpoints"].as_array()).flatten();
+    endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true).count()
+}
+
+/// How many addresses the Endpoints of a service say.
+fn addresses(client: &Client, service: &str) -> usize {
+    let endpoints = client.get(format!("/api/v1/namespaces/default/endpoints/{service}"));
+    let subsets = endpoints.expect(200)["subsets"].as_array().cloned().unwrap_or_default();
+    subsets.iter().filter_map(|subset| subset["addresses"].as_array()).map(Vec::len).sum()
+}
+
+#[test]
+fn endpoints_follow_pods() {
+    let server = cluster();
+    let client = server.client();
+    create_deployment(client, "default", &deployment("web", 3, "registry.example/web:1"));
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    });
+    client.post("/api/v1/namespaces/default/services", &service).expect_status(201);
+    let has = |count| ready_endpoints(client, "web") == count && addresses(client, "web") == count;
+    eventually("three endpoints", || has(3));
+    let path = format!("{}/web", deployments("default"));
+    client.patch(&path, MERGE, &json!({"spec": {"replicas": 120}})).expect_status(200);
+    eventually("many endpoints", || has(120));
+    client.patch(&path, MERGE, &json!({"spec": {"replicas": 0}})).expect_status(200);
+    eventually("no endpoints", || has(0));
+    client.delete("/api/v1/namespaces/default/services/web").expect_status(200);
+    eventually("nothing of the service", || {
+        items(client, &format!("{SLICES}?labelSelector=kubernetes.io/service-name=web")).is_empty()
+            && client.get("/api/v1/namespaces/default/endpoints/web").status == 404
+    });
+}
+
+#[test]
+fn quotas_tell_what_is_used_and_get_it_back() {
+    let server = cluster();
+    let client = server.client();
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": {"pods": "2", "count/deployments.apps": "5"}},
+    });
+    client.post(quotas, &quota).expect_status(201);
+    let used = |pods: &str, deployments: &str| {
+        let used = &client.get(format!("{quotas}/q")).expect(200)["status"]["used"];
+        used["pods"] == pods && used["count/deployments.apps"] == deployments
+    };
+    eventually("the first count", || used("0", "0"));
+    create_deployment(client, "default", &deployment("web", 4, "registry.example/web:1"));
+    eventually("all that fits", || used("2", "1"));
+    assert!(items(client, "/api/v1/namespaces/default/pods").len() <= 2);
+    client.patch(format!("{quotas}/q"), MERGE, &json!({"spec": {"hard": {"pods": "4"}}})).expect_status(200);
+    eventually("the rest", || used("4", "1"));
+    let path = format!("{}/web", deployments("default"));
+    client.delete(format!("{path}?propagationPolicy=Background")).expect_status(200);
+    eventually("what is free again", || used("0", "0"));
+}
+
+fn stateful_set(name: &str, replicas: i64) -> Value {
+    let mut set = deployment(name, replicas, "registry.example/db:1");
+    set["kind"] = json!("StatefulSet");
+    set["spec"]["serviceName"] = json!(name);
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenDeleted": "Delete", "whenScaled": "Retain"});
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    set
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_stateful_set_keeps_names_and_claims() {
+    let server = cluster();
+    let client = server.client();
+    let sets = "/apis/apps/v1/namespaces/default/statefulsets";
+    client.post(sets, &stateful_set("db", 3)).expect_status(201);
+    let path = format!("{sets}/db");
+    eventually("three replicas", || is_rolled_out(client, &path, 3));
+    let pods = items(client, "/api/v1/namespaces/default/pods");
+    assert_eq!(pods.iter().map(name).collect::<Vec<_>>(), ["db-0", "db-1", "db-2"]);
+    assert_eq!(pods[1]["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "1");
+    assert_eq!(pods[1]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-1");
+    let containers = json!([{"name": "main", "image": "registry.example/db:2"}]);
+    let newer = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    client.patch(&path, MERGE, &newer).expect_status(200);
+    eventually("the new image", || {
+        let set = client.get(&path).expect(200);
+        is_rolled_out(client, &path, 3) && set["status"]["currentRevision"] == set["status"]["updateRevision"]
+    });
+    client.patch(&path, MERGE, &json!({"spec": {"replicas": 1}})).expect_status(200);
+    eventually("one replica", || items(client, "/api/v1/namespaces/default/pods").len() == 1);
+    let claims = items(client, "/api/v1/namespaces/default/persistentvolumeclaims");
+    assert_eq!(claims.iter().map(name).collect::<Vec<_>>(), ["data-db-0", "data-db-1", "data-db-2"]);
+    eventually("the claims belong to the set", || {
+        let claim = client.get("/api/v1/namespaces/default/persistentvolumeclaims/data-db-0").expect(200);
+        claim["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
+    });
+}
+
+#[test]
+fn a_budget_says_what_may_be_evicted() {
+    let server = cluster();
+    let client = server.client();
+    create_deployment(client, "default", &deployment("web", 4, "registry.example/web:1"));
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let spec = json!({"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}});
+    client.post(budgets, &json!({"metadata": {"name": "web"}, "spec": spec})).expect_status(201);
+    let allowed = |number: i64| {
+        let status = &client.get(format!("{budgets}/web")).expect(200)["status"];
+        status["disruptionsAllowed"] == number && status["expectedPods"] == 4
+    };
+    eventually("one may go", || allowed(1));
+    let pods = items(client, "/api/v1/namespaces/default/pods");
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name(&pods[0])}});
+    let path = format!("/api/v1/namespaces/default/pods/{}/eviction", name(&pods[0]));
+    client.post(path, &eviction).expect_status(201);
+    eventually("it is replaced", || {
+        let left = items(client, "/api/v1/namespaces/default/pods");
+        left.iter().all(|pod| name(pod) != name(&pods[0])) && allowed(1)
+    });
+}
+
+#[test]
+fn an_autoscaler_keeps_to_its_bounds() {
+    let server = cluster();
+    let client = server.client();
+    create_deployment(client, "default", &deployment("web", 1, "registry.example/web:1"));
+    let autoscalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"minReplicas": 3, "maxReplicas": 5, "scaleTargetRef": target});
+    client.post(autoscalers, &json!({"metadata": {"name": "web"}, "spec": spec})).expect_status(201);
+    eventually("three replicas", || is_rolled_out(client, &format!("{}/web", deployments("default")), 3));
+    eventually("the autoscaler says so", || {
+        let status = &client.get(format!("{autoscalers}/web")).expect(200)["status"];
+        status["desiredReplicas"] == 3 && status["conditions"][0]["reason"] == "SucceededRescale"
+    });
 }

@@ -24,8 +24,27 @@ pub enum Extent {
 
 /// A value of the wrong type, in the words of Go's decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TypeError(pub String);
+#[error("{decoding}")]
+pub struct TypeError {
+    decoding: String,
+    /// In the words of upstream's converter, which strategic merge patches go through.
+    pub converting: String,
+}
+
+impl TypeError {
+    /// The converter leaves some types to read themselves.
+    fn read_by_itself(self, value: &Value, expected: &str) -> TypeError {
+        let found = value.go_kind();
+        let converting = format!("json: cannot unmarshal {found} into Go value of type {expected}");
+        TypeError { converting, ..self }
+    }
+}
+
+impl From<String> for TypeError {
+    fn from(text: String) -> TypeError {
+        TypeError { converting: text.clone(), decoding: text }
+    }
+}
 
 /// Conforms an object to its type. `strict` receives the paths' complaints: `unknown field "spec.foo"`.
 pub fn conform(
@@ -148,7 +167,9 @@ impl<'s> Walk<'s, '_> {
             Kind::Quantity => self.quantity(value),
             Kind::IntOrString => match value {
                 Value::String(_) => Ok(()),
-                _ => self.integer(value, &Kind::Int32, i32::MIN.into(), i32::MAX.into()),
+                _ => self
+                    .integer(value, &Kind::Int32, i32::MIN.into(), i32::MAX.into())
+                    .map_err(|e| e.read_by_itself(value, "int32")),
             },
             Kind::Time => self.time(value, kind, time::parse, time::format),
             Kind::MicroTime => self.time(value, kind, time::parse_micro, time::format_micro),
@@ -174,7 +195,7 @@ impl<'s> Walk<'s, '_> {
             Value::Int(int) if (min..=max).contains(int) => Ok(()),
             Value::Int(_) | Value::Float(_) => {
                 let described = format!("number {}", json::write_to_string(value));
-                Err(self.mismatch_described(&described, &kind.go_name()))
+                Err(self.mismatch_described(value, &described, &kind.go_name()))
             }
             _ => Err(self.mismatch(value, &kind.go_name())),
         }
@@ -204,7 +225,7 @@ impl<'s> Walk<'s, '_> {
                     | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
                     _ => source.len(),
                 };
-                Err(TypeError(format!("illegal base64 data at input byte {at}")))
+                Err(format!("illegal base64 data at input byte {at}").into())
             }
         }
     }
@@ -218,7 +239,7 @@ impl<'s> Walk<'s, '_> {
                     .into(),
             ),
         };
-        *value = Value::String(canonical.map_err(TypeError)?);
+        *value = Value::String(canonical?);
         Ok(())
     }
 
@@ -229,8 +250,10 @@ impl<'s> Walk<'s, '_> {
         parse: fn(&str) -> Result<jiff::Timestamp, String>,
         format: fn(jiff::Timestamp) -> Str,
     ) -> Result<(), TypeError> {
-        let Value::String(text) = value else { return Err(self.mismatch(value, &kind.go_name())) };
-        let at = parse(text).map_err(TypeError)?;
+        let Value::String(text) = value else {
+            return Err(self.mismatch(value, &kind.go_name()).read_by_itself(value, "string"));
+        };
+        let at = parse(text)?;
         if text == "0001-01-01T00:00:00Z" {
             // The zero time is no time.
             *value = Value::Null;
@@ -303,10 +326,10 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn mismatch(&self, value: &Value, expected: &str) -> TypeError {
-        self.mismatch_described(value.go_kind(), expected)
+        self.mismatch_described(value, value.go_kind(), expected)
     }
 
-    fn mismatch_described(&self, found: &str, expected: &str) -> TypeError {
+    fn mismatch_described(&self, value: &Value, found: &str, expected: &str) -> TypeError {
         let keys: Vec<&str> = self
             .path
             .iter()
@@ -317,7 +340,32 @@ impl<'s> Walk<'s, '_> {
         } else {
             format!("Go struct field {}.{}", self.owner.name, keys.join("."))
         };
-        TypeError(format!("json: cannot unmarshal {found} into {place} of type {expected}"))
+        TypeError {
+            decoding: format!("json: cannot unmarshal {found} into {place} of type {expected}"),
+            converting: unconvertible(value, expected),
+        }
+    }
+}
+
+/// Why a value does not convert to a Go type.
+fn unconvertible(value: &Value, expected: &str) -> String {
+    let (kind, type_name) = match value {
+        Value::Null => ("invalid", "nil"),
+        Value::Bool(_) => ("bool", "bool"),
+        Value::Int(_) => ("int64", "int64"),
+        Value::Float(_) => ("float64", "float64"),
+        Value::String(_) => ("string", "string"),
+        Value::Array(_) => ("slice", "[]interface {}"),
+        Value::Object(_) | Value::Raw(_) => ("map", "map[string]interface {}"),
+    };
+    match (value, expected) {
+        (Value::Int(_), "string") | (Value::Float(_), "int32" | "int64") => {
+            format!("cannot convert {type_name} to {expected}")
+        }
+        (_, "string" | "bool" | "int32" | "int64" | "float64") => format!("unrecognized type: {expected}"),
+        _ if expected.starts_with("[]") => format!("cannot restore slice from {kind}"),
+        _ if expected.starts_with("map[") => format!("cannot restore map from {kind}"),
+        _ => format!("cannot restore struct from: {kind}"),
     }
 }
 
@@ -392,6 +440,33 @@ mod tests {
             r#"{"name":"c","ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{}}"#,
             &[],
         );
+    }
+
+    #[test]
+    fn patches_have_their_own_words_for_type_errors() {
+        let deployment = schema::lookup("apps/v1", "Deployment").unwrap();
+        let cases = [
+            (r#"{"spec":{"replicas":"x"}}"#, "unrecognized type: int32"),
+            (r#"{"spec":{"replicas":5.5}}"#, "cannot convert float64 to int32"),
+            (r#"{"spec":{"paused":"t"}}"#, "unrecognized type: bool"),
+            (r#"{"spec":{"template":{"spec":{"containers":"x"}}}}"#, "cannot restore slice from string"),
+            (r#"{"metadata":{"labels":{"a":1}}}"#, "cannot convert int64 to string"),
+            (r#"{"metadata":{"labels":[]}}"#, "cannot restore map from slice"),
+            (r#"{"spec":{"template":1}}"#, "cannot restore struct from: int64"),
+            (
+                r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":{}}}}}"#,
+                "json: cannot unmarshal object into Go value of type int32",
+            ),
+            (
+                r#"{"metadata":{"creationTimestamp":1}}"#,
+                "json: cannot unmarshal number into Go value of type string",
+            ),
+        ];
+        for (text, expected) in cases {
+            let mut value = json::parse(text.as_bytes()).unwrap();
+            let error = conform(&mut value, &deployment, Extent::Whole, &mut Vec::new()).unwrap_err();
+            assert_eq!(error.converting, expected, "{text}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod patch;
 pub mod protobuf;
 pub mod quantity;
 pub mod resources;
+pub mod schedule;
 pub mod schema;
 pub mod selector;
 pub mod status;

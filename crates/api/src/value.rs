@@ -50,7 +50,7 @@ impl Map {
     fn position(&self, key: &str) -> Option<usize> {
         const FEW: usize = 16;
         if self.0.len() <= FEW {
-            return self.0.iter().position(|(k, _)| k.len() == key.len() && k.as_str() == key);
+            return self.0.iter().position(|(k, _)| same_text(k, key));
         }
         self.find(key).ok()
     }
@@ -143,6 +143,22 @@ impl Map {
         }
         Map(unique)
     }
+}
+
+/// Whether two texts are equal. Names of fields are short: two overlapping words decide without a call.
+fn same_text(a: &str, b: &str) -> bool {
+    fn ends_agree<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
+    }
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    a.len() == b.len()
+        && match a.len() {
+            8..=16 => ends_agree::<8>(a, b),
+            4..=7 => ends_agree::<4>(a, b),
+            2..=3 => ends_agree::<2>(a, b),
+            17..=32 => ends_agree::<16>(a, b),
+            _ => a == b,
+        }
 }
 
 impl FromIterator<(Str, Value)> for Map {
@@ -368,4 +384,23 @@ macro_rules! value {
         $crate::Value::Object(members.into_iter().collect())
     }};
     ($other:expr) => { $crate::Value::from($other) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_text;
+
+    #[test]
+    fn texts_are_the_same_only_if_every_byte_is() {
+        for length in 0..40 {
+            let text = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"[..length].to_owned();
+            assert!(same_text(&text, &text.clone()));
+            assert!(!same_text(&text, &format!("{text}x")));
+            for at in 0..length {
+                let mut other = text.clone();
+                other.replace_range(at..=at, "_");
+                assert!(!same_text(&text, &other), "{text} {other}");
+            }
+        }
+    }
 }

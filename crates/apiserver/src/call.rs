@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use corten_api::{Status, Str, Value, managed};
 use corten_auth::{MASTERS, User};
+use corten_base::Clock;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
 
@@ -24,6 +25,7 @@ use corten_store::Store;
 /// What every verb works with.
 pub(crate) struct Backend {
     pub catalog: Catalog,
+    pub clock: Clock,
     pub store: Store,
     pub authorizer: Authorizer,
     pub admission: Admission,
@@ -81,7 +83,7 @@ impl Call {
             headers,
             body: Bytes::new(),
             user: Arc::new(itself()),
-            now: jiff::Timestamp::now(),
+            now: backend.clock.now(),
             warnings: Vec::new(),
         })
     }
@@ -112,10 +114,11 @@ impl Call {
 
     pub(crate) fn table_query(&self) -> Result<TableQuery, Status> {
         // Only a table has use for it, and only a table's client hears of a bad one.
+        let clock = &self.backend.clock;
         match self.query.text("includeObject") {
-            "" => Ok(TableQuery::default()),
-            asked if matches!(self.wanted_view(), Some(View::Table(_))) => TableQuery::parse(asked),
-            _ => Ok(TableQuery::default()),
+            "" => Ok(TableQuery::new(clock)),
+            asked if matches!(self.wanted_view(), Some(View::Table(_))) => TableQuery::parse(clock, asked),
+            _ => Ok(TableQuery::new(clock)),
         }
     }
 

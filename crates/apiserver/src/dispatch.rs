@@ -104,9 +104,9 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let info = request::parse(&parts.method, path, query.flag("watch"))?;
-        let Backend { authentication, authorizer, catalog, .. } = &*self.backend;
+        let Backend { authentication, authorizer, catalog, clock, .. } = &*self.backend;
         let user;
-        (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path);
+        (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path, clock.now());
         let user = authorization::act_as(authorizer, user?, &parts.headers, &info, &query)?;
         let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
         authorization::pass(authorizer, &user, &info, &query)?;
@@ -153,7 +153,7 @@ impl Server {
             headers: self.backend.authentication.without_credentials(&parts.headers),
             body: Bytes::new(),
             user,
-            now: jiff::Timestamp::now(),
+            now: self.backend.clock.now(),
             warnings: Vec::new(),
         };
         if info.verb == "proxy" || (!call.at.rest.is_empty() && call.at.subresource != "proxy") {

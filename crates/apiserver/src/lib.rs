@@ -39,6 +39,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use corten_base::Clock;
 use corten_pki::ServerPki;
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -80,7 +81,9 @@ pub struct Options {
     pub pki: ServerPki,
     pub authentication: AuthenticationOptions,
     pub store: Store,
-    pub listener: TcpListener,
+    /// Where others reach it; `None` if only parts of the same process do.
+    pub listener: Option<TcpListener>,
+    pub clock: Clock,
     pub runtime_config: RuntimeConfig,
     pub admission_plugins: AdmissionPlugins,
     pub authorization_modes: AuthorizationModes,
@@ -114,7 +117,7 @@ pub struct Server {
 pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
-    task: tokio::task::JoinHandle<()>,
+    task: Option<tokio::task::JoinHandle<()>>,
     keeper: tokio::task::JoinHandle<()>,
 }
 
@@ -129,6 +132,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         health: Health::new(options.store.clone()),
         backend: Arc::new(Backend {
             catalog,
+            clock: options.clock,
             store: options.store,
             authorizer,
             admission: admission::Admission::new(&options.admission_plugins),
@@ -153,7 +157,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let keeper = tokio::spawn(bootstrap::keep(server.clone()));
-    let task = tokio::spawn(listen::serve(server.clone(), options.listener, acceptor, stopping));
+    let task = options
+        .listener
+        .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
     Ok(Running { server, stop, task, keeper })
 }
 
@@ -166,8 +172,10 @@ impl Running {
         bootstrap::withdraw(&self.server).await;
         self.server.health.set_stopping();
         self.stop.send_replace(true);
-        // The task only ends by returning.
-        let _ = self.task.await;
+        if let Some(task) = self.task {
+            // The task only ends by returning.
+            let _ = task.await;
+        }
         self.server.backend.store.clone().close();
     }
 }

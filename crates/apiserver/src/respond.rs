@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::{Map, Status, Value, convert, json, meta, protobuf, resources, schema, yaml};
+use corten_base::Clock;
 use corten_registry::{Listing, RowContext, SCALE_COLUMNS, scale_row};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
@@ -156,8 +157,10 @@ pub(crate) fn partial(value: &Value, version: &str) -> Value {
 }
 
 /// What a client may ask of a table.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct TableQuery {
+    /// What ages are told by.
+    pub clock: Clock,
     pub include_object: IncludeObject,
     /// Rows only, as the later events of a watch carry them.
     pub no_headers: bool,
@@ -172,7 +175,11 @@ pub(crate) enum IncludeObject {
 }
 
 impl TableQuery {
-    pub(crate) fn parse(include_object: &str) -> Result<TableQuery, Status> {
+    pub(crate) fn new(clock: &Clock) -> TableQuery {
+        TableQuery { clock: clock.clone(), include_object: IncludeObject::default(), no_headers: false }
+    }
+
+    pub(crate) fn parse(clock: &Clock, include_object: &str) -> Result<TableQuery, Status> {
         let include_object = match include_object {
             "" | "Metadata" => IncludeObject::Metadata,
             "None" => IncludeObject::None,
@@ -184,7 +191,7 @@ impl TableQuery {
                 )));
             }
         };
-        Ok(TableQuery { include_object, no_headers: false })
+        Ok(TableQuery { include_object, ..TableQuery::new(clock) })
     }
 }
 
@@ -211,7 +218,7 @@ pub(crate) fn table(
     if let Listing::Sorted(order) = rules.listing {
         objects.sort_by(order);
     }
-    let context = RowContext { now: jiff::Timestamp::now(), marked: marked.as_deref() };
+    let context = RowContext { now: query.clock.now(), marked: marked.as_deref() };
     let rows: Vec<Value> =
         objects.into_iter().map(|object| row(served, object, &context, query, version)).collect();
     let mut map = Map::new();
@@ -226,7 +233,7 @@ pub(crate) fn table(
 
 /// The table of a `Scale`, whatever it is of.
 pub(crate) fn scale_table(scale: Value, query: &TableQuery, version: &str) -> Value {
-    let context = RowContext { now: jiff::Timestamp::now(), marked: None };
+    let context = RowContext { now: query.clock.now(), marked: None };
     let mut meta = Map::new();
     meta.insert("resourceVersion", meta::resource_version(&scale));
     let mut row = Map::new();

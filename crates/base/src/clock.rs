@@ -56,6 +56,15 @@ impl Clock {
         self.sleep_until(until.unwrap_or(Timestamp::MAX)).await;
     }
 
+    /// What a future comes to, unless that takes longer.
+    pub async fn timeout<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            value = future => Some(value),
+            () = self.sleep(limit) => None,
+        }
+    }
+
     pub async fn sleep_until(&self, until: Timestamp) {
         let woken = match &*self.0 {
             Kind::Real => {

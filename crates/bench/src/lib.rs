@@ -15,6 +15,7 @@ mod pods;
 mod process;
 mod raw;
 mod report;
+mod scheduler;
 mod usage;
 mod watch;
 mod watching;
@@ -23,6 +24,7 @@ pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
 pub use raw::raw_server;
 pub use report::Report;
+pub use scheduler::{SchedulerOptions, scheduler};
 
 #[cfg(test)]
 mod fake;

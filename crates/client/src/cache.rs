@@ -2,7 +2,7 @@
 //!
 //! Objects come and go only through `apply`; whoever subscribed hears of each change after it can be seen.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -74,6 +74,8 @@ pub(crate) struct Progress {
 struct State {
     objects: BTreeMap<Key, Arc<Object>>,
     by_owner: HashMap<Str, Vec<Key>>,
+    /// What no controller manages; kept from when it is first asked for.
+    unmanaged: Option<BTreeSet<Key>>,
 }
 
 impl Cache {
@@ -96,19 +98,20 @@ impl Cache {
 
     /// Everything in a namespace, in order of name; everything there is if it is empty.
     pub fn list(&self, namespace: &str) -> Vec<Arc<Object>> {
-        let state = self.state.read();
-        if namespace.is_empty() {
-            return state.objects.values().cloned().collect();
-        }
-        let first = Key::new(namespace, "");
-        let range = state.objects.range((Bound::Included(first), Bound::Unbounded));
-        range.take_while(|(key, _)| key.namespace == namespace).map(|(_, object)| object.clone()).collect()
+        self.filter(namespace, |_| true)
     }
 
     pub fn select(&self, namespace: &str, selector: &LabelSelector) -> Vec<Arc<Object>> {
-        let mut found = self.list(namespace);
-        found.retain(|object| object.is_selected_by(selector));
-        found
+        self.filter(namespace, |object| object.is_selected_by(selector))
+    }
+
+    /// What is wanted of everything in a namespace, in order of name; of everything there is if it is empty.
+    pub fn filter(&self, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> Vec<Arc<Object>> {
+        let state = self.state.read();
+        let first = Key::new(namespace, "");
+        let range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        let in_namespace = range.take_while(|(key, _)| namespace.is_empty() || key.namespace == namespace);
+        in_namespace.map(|(_, object)| object).filter(|object| is_wanted(object)).cloned().collect()
     }
 
     /// What belongs to an owner, in order.
@@ -118,6 +121,27 @@ impl Cache {
         let mut found: Vec<_> = keys.iter().filter_map(|key| state.objects.get(key).cloned()).collect();
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found
+    }
+
+    /// What no controller manages in a namespace, in order.
+    pub fn unmanaged(&self, namespace: &str) -> Vec<Arc<Object>> {
+        {
+            let state = self.state.read();
+            if let Some(found) = state.unmanaged_in(namespace) {
+                return found;
+            }
+        }
+        let mut state = self.state.write();
+        state.index_unmanaged();
+        state.unmanaged_in(namespace).unwrap_or_default()
+    }
+
+    /// Whether a namespace has none of this kind.
+    pub fn has_none_in(&self, namespace: &str) -> bool {
+        let first = Key::new(namespace, "");
+        let state = self.state.read();
+        let mut range = state.objects.range((Bound::Included(first), Bound::Unbounded));
+        range.next().is_none_or(|(key, _)| key.namespace != namespace)
     }
 
     pub fn len(&self) -> usize {
@@ -187,6 +211,17 @@ impl Cache {
 }
 
 impl State {
+    fn index_unmanaged(&mut self) {
+        let unmanaged = self.objects.values().filter(|object| object.controller().is_none());
+        self.unmanaged = Some(unmanaged.map(|object| object.key.clone()).collect());
+    }
+
+    fn unmanaged_in(&self, namespace: &str) -> Option<Vec<Arc<Object>>> {
+        let keys = self.unmanaged.as_ref()?.range(Key::new(namespace, "")..);
+        let keys = keys.take_while(|key| key.namespace == namespace);
+        Some(keys.filter_map(|key| self.objects.get(key).cloned()).collect())
+    }
+
     fn put(&mut self, key: &Key, new: Option<&Arc<Object>>) -> Option<Arc<Object>> {
         let old = match new {
             Some(object) => self.objects.insert(key.clone(), object.clone()),
@@ -194,6 +229,12 @@ impl State {
         };
         let same = matches!((&old, new), (Some(old), Some(new)) if old.owners == new.owners);
         if !same {
+            if let Some(unmanaged) = &mut self.unmanaged {
+                match new {
+                    Some(object) if object.controller().is_none() => drop(unmanaged.insert(key.clone())),
+                    _ => drop(unmanaged.remove(key)),
+                }
+            }
             for owner in old.iter().flat_map(|object| object.owners.iter()) {
                 if let Some(keys) = self.by_owner.get_mut(&owner.uid) {
                     keys.retain(|owned| owned != key);
@@ -210,5 +251,43 @@ impl State {
             }
         }
         old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+    use crate::kinds;
+
+    #[test]
+    fn what_nobody_manages_is_found() {
+        let cache = Cache::new(kinds::PODS.clone());
+        let mut revision = 0;
+        let mut put = |name: &str, owner: Option<&str>| {
+            let mut pod = value!({"metadata": {"namespace": "n", "name": name}});
+            if let Some(owner) = owner {
+                let reference = value!({"uid": owner, "controller": true});
+                pod.set(&["metadata", "ownerReferences"], vec![reference]);
+            }
+            revision += 1;
+            let object = Object::of(&pod);
+            cache.apply(&object.key.clone(), Some(Arc::new(object)), revision);
+        };
+        let found = || {
+            let names = cache.unmanaged("n").into_iter().map(|object| object.key.name.to_string());
+            names.collect::<Vec<_>>()
+        };
+        put("a", None);
+        put("b", Some("x"));
+        assert_eq!(found(), ["a"]);
+        put("c", None);
+        put("b", None);
+        put("a", Some("x"));
+        assert_eq!(found(), ["b", "c"]);
+        cache.apply(&Key::new("n", "b"), None, 9);
+        assert_eq!(found(), ["c"]);
+        assert!(cache.unmanaged("m").is_empty());
     }
 }

@@ -1,13 +1,15 @@
 //! The caches of a process: one per kind, started when first asked for and shared from then on.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use corten_base::Clock;
 use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::{Cache, Client, Kind, reflector};
+use crate::index::{Index, Indexed};
+use crate::{Cache, Client, Key, Kind, Object, reflector};
 
 #[derive(Clone)]
 pub struct Caches(Arc<Inner>);
@@ -16,6 +18,7 @@ struct Inner {
     client: Client,
     clock: Clock,
     caches: Mutex<BTreeMap<Kind, (Arc<Cache>, AbortHandle)>>,
+    indexes: Mutex<HashMap<&'static str, Arc<Indexed>>>,
     /// Ends with the last user of the caches.
     followers: Mutex<JoinSet<()>>,
 }
@@ -26,6 +29,7 @@ impl Caches {
             client,
             clock,
             caches: Mutex::default(),
+            indexes: Mutex::default(),
             followers: Mutex::new(JoinSet::new()),
         }))
     }
@@ -41,6 +45,28 @@ impl Caches {
         let follower = self.0.followers.lock().spawn(follow);
         caches.insert(kind.clone(), (cache.clone(), follower));
         cache
+    }
+
+    /// Keeps an index from now on. To be asked for before whoever uses it follows the kind itself: what is told of a
+    /// change finds the index up to date then.
+    pub fn index(&self, index: &'static Index) {
+        let indexed = match self.0.indexes.lock().entry(index.name) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(new) => new.insert(Arc::new(Indexed::default())).clone(),
+        };
+        self.of(index.kind).subscribe(move |change| indexed.take(index, change));
+    }
+
+    /// The keys of the objects that name something, in order.
+    pub fn keys_by(&self, index: &'static Index, name: &Key) -> Vec<Key> {
+        let indexed = self.0.indexes.lock().get(index.name).cloned();
+        indexed.map(|indexed| indexed.by(name)).unwrap_or_default()
+    }
+
+    /// The objects that name something, in order.
+    pub fn by(&self, index: &'static Index, name: &Key) -> Vec<Arc<Object>> {
+        let cache = self.of(index.kind);
+        self.keys_by(index, name).iter().filter_map(|key| cache.get(key)).collect()
     }
 
     /// Stops following a kind that is served no longer.

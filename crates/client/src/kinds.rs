@@ -30,6 +30,8 @@ pub static JOBS: Kind = Kind::built_in("batch", "v1", "jobs", "Job", true);
 pub static CRON_JOBS: Kind = Kind::built_in("batch", "v1", "cronjobs", "CronJob", true);
 pub static HORIZONTAL_POD_AUTOSCALERS: Kind =
     Kind::built_in("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true);
+/// The scale of anything: served as a subresource only.
+pub static SCALES: Kind = Kind::built_in("autoscaling", "v1", "scales", "Scale", true);
 pub static POD_DISRUPTION_BUDGETS: Kind =
     Kind::built_in("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true);
 pub static ENDPOINT_SLICES: Kind =

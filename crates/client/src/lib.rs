@@ -3,10 +3,12 @@
 //! The parts of a cluster speak to it only through here. A request says who asks by the transport it goes
 //! through; what it may do is for the server to say. Never in here: decisions about objects.
 
+mod account;
 mod cache;
 mod caches;
 mod discovery;
 mod error;
+mod index;
 mod kind;
 pub mod kinds;
 mod object;
@@ -15,10 +17,12 @@ mod remote;
 mod requests;
 mod transport;
 
+pub use account::AccountTransport;
 pub use cache::{Cache, Change, Changes};
 pub use caches::Caches;
 pub use discovery::{Discovery, Served};
 pub use error::Error;
+pub use index::Index;
 pub use kind::Kind;
 pub use object::{Key, Object, Owner, View};
 pub use remote::{Remote, RemoteError};

@@ -42,7 +42,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The same server in the identity of a token.
+    /// The same server in the identity of a token, unless a certificate says otherwise.
     pub fn with_token(&self, token: &str) -> Result<Remote, RemoteError> {
         Ok(Remote { authorization: Some(bearer(token)?), ..self.clone() })
     }

@@ -164,6 +164,11 @@ impl Client {
         self.send(Method::GET, path, None, "").await
     }
 
+    /// Replaces what is at any other path.
+    pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, Error> {
+        self.send(Method::PUT, path, Some(object), "application/json").await
+    }
+
     /// Any other path, in another shape than its own.
     pub async fn read_as(&self, path: &str, accept: &'static str) -> Result<Value, Error> {
         self.send_accepting(Method::GET, path, None, "", accept).await

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Value, meta, value};
-use corten_client::{Cache, Kind, Object, Patch};
+use corten_client::{Cache, Caches, Change, Key, Kind, Object, Patch};
 use corten_reconcile::Action;
+
+use crate::selectors;
 
 /// What a workload has, and what has to change about that.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +21,8 @@ pub(crate) struct Claims {
 /// Everything that a workload may have a claim on: what it owns, and what nobody does.
 pub(crate) fn candidates(cache: &Cache, owner: &Value, selector: &LabelSelector) -> Vec<Arc<Object>> {
     let mut found = cache.owned_by(meta::uid(owner));
-    let orphans = cache.select(meta::namespace(owner), selector);
-    found.extend(orphans.into_iter().filter(|object| object.controller().is_none()));
+    let orphans = cache.unmanaged(meta::namespace(owner));
+    found.extend(orphans.into_iter().filter(|object| object.is_selected_by(selector)));
     found.sort_by(|a, b| a.key.cmp(&b.key));
     found.dedup_by(|a, b| a.key == b.key);
     found
@@ -28,9 +30,18 @@ pub(crate) fn candidates(cache: &Cache, owner: &Value, selector: &LabelSelector)
 
 /// Decides about the candidates. What is being deleted neither takes in nor is taken in.
 pub(crate) fn decide(owner: &Value, selector: &LabelSelector, candidates: &[Arc<Object>]) -> Claims {
+    decide_by(owner, candidates, |object| object.is_selected_by(selector))
+}
+
+/// The same for owners that ask for more than labels.
+pub(crate) fn decide_by(
+    owner: &Value,
+    candidates: &[Arc<Object>],
+    is_selected: impl Fn(&Object) -> bool,
+) -> Claims {
     let mut claims = Claims::default();
     for object in candidates {
-        let selected = object.is_selected_by(selector);
+        let selected = is_selected(object);
         match object.controller() {
             Some(controller) if controller.uid != meta::uid(owner) => {}
             Some(_) if selected => claims.owned.push(object.clone()),
@@ -50,17 +61,55 @@ pub(crate) fn decide(owner: &Value, selector: &LabelSelector, candidates: &[Arc<
 impl Claims {
     /// The requests that make it so.
     pub(crate) fn actions(&self, kind: &'static Kind, owner: &Value) -> Vec<Action> {
+        self.actions_with_finalizer(kind, owner, None)
+    }
+
+    /// The same, where what belongs to an owner has its finalizer.
+    pub(crate) fn actions_with_finalizer(
+        &self,
+        kind: &'static Kind,
+        owner: &Value,
+        finalizer: Option<&str>,
+    ) -> Vec<Action> {
+        let finalizer = |patch: &mut Value, field: &str| {
+            if let Some(finalizer) = finalizer {
+                patch.set(&["metadata", field], value!([finalizer]));
+            }
+        };
         let adopt = self.adopt.iter().map(|object| {
-            let patch =
+            let mut patch =
                 value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(reference(owner))]}});
+            finalizer(&mut patch, "finalizers");
             Action::Patch { kind, key: object.key.clone(), patch: Patch::Strategic(patch), subresource: "" }
         });
         let release = self.release.iter().map(|object| {
             let gone = value!({"$patch": "delete", "uid": (meta::uid(owner))});
-            let patch = value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(gone)]}});
+            let mut patch = value!({"metadata": {"uid": (object.uid.clone()), "ownerReferences": [(gone)]}});
+            finalizer(&mut patch, "$deleteFromPrimitiveList/finalizers");
             Action::Patch { kind, key: object.key.clone(), patch: Patch::Strategic(patch), subresource: "" }
         });
         adopt.chain(release).collect()
+    }
+}
+
+/// The workload of a kind that manages an object that changed; for an object without one, every workload of that
+/// kind that might take it in.
+pub(crate) fn claimants(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
+    for object in change.states() {
+        match object.controller() {
+            Some(owner) if owner.kind == kind.kind => {
+                keys.push(Key::new(object.key.namespace.clone(), owner.name.clone()));
+            }
+            Some(_) => {}
+            None if change.new.is_some() => {
+                let takes = |workload: &Object| {
+                    selectors::of(&workload.tree()).is_some_and(|selector| object.is_selected_by(&selector))
+                };
+                let workloads = caches.of(kind).list(&object.key.namespace);
+                keys.extend(workloads.iter().filter(|w| takes(w)).map(|workload| workload.key.clone()));
+            }
+            None => {}
+        }
     }
 }
 

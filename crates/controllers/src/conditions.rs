@@ -47,11 +47,37 @@ pub(crate) fn set(status: &mut Value, mut condition: Value) {
     list.push(condition);
 }
 
+/// Puts a condition into a status in the place of the one of its type, whose time of transition it keeps unless it
+/// is another status.
+pub(crate) fn put(status: &mut Value, mut condition: Value) {
+    let list = status.make_object().entry("conditions").make_array();
+    match list.iter_mut().find(|known| known.get("type") == condition.get("type")) {
+        Some(known) => {
+            if known.get("status") == condition.get("status")
+                && let Some(since) = known.get("lastTransitionTime")
+            {
+                condition.set(&["lastTransitionTime"], since.clone());
+            }
+            *known = condition;
+        }
+        None => list.push(condition),
+    }
+}
+
 /// Takes a condition out of a status.
 pub(crate) fn remove(status: &mut Value, kind: &str) {
     let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
     list.retain(|c| c.str_at(&["type"]) != Some(kind));
     if list.is_empty() {
         status.remove(&["conditions"]);
+    }
+}
+
+/// Makes a condition that is there one that does not hold, for the reason it has.
+pub(crate) fn fail(object: &mut Value, kind: &str, now: Timestamp) {
+    let list = object.make_object().entry("status").make_object().entry("conditions").make_array();
+    for condition in list.iter_mut().filter(|c| c.str_at(&["type"]) == Some(kind)) {
+        condition.set(&["status"], "False");
+        condition.set(&["lastTransitionTime"], time::format(now));
     }
 }

@@ -1,6 +1,6 @@
 //! The history of a workload: one ControllerRevision for each template it had.
 
-use corten_api::{Value, meta, value};
+use corten_api::{Str, Value, meta, value};
 use corten_client::{DeleteOptions, Key, kinds};
 use corten_reconcile::Action;
 
@@ -34,14 +34,37 @@ pub(crate) fn sort(revisions: &mut [Value]) {
 /// Those that have what the workload wants now, and the others.
 pub(crate) fn split(revisions: Vec<Value>, workload: &Value) -> (Vec<Value>, Vec<Value>) {
     let wanted = data(workload);
-    revisions.into_iter().partition(|revision| revision.get("data") == Some(&wanted))
+    revisions.into_iter().partition(|revision| is_same(revision.get("data").unwrap_or(&Value::Null), &wanted))
 }
 
-/// A new revision of a workload.
-pub(crate) fn new(workload: &Value, hash: &str, number: i64) -> Value {
+/// Whether two contents mean the same, also where one was written by others that spell out what is not there.
+pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
+    a == b || plain(a) == plain(b)
+}
+
+/// A tree without what says nothing.
+fn plain(tree: &Value) -> Value {
+    match tree {
+        Value::Object(fields) => {
+            let says = |(key, value): &(&Str, &Value)| match value {
+                Value::Null => false,
+                Value::Object(fields) => !fields.is_empty() || *key != "resources",
+                _ => true,
+            };
+            Value::Object(
+                fields.iter().filter(says).map(|(key, value)| (key.clone(), plain(value))).collect(),
+            )
+        }
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
+}
+
+/// A new revision of a workload, with its hash in a label.
+pub(crate) fn new(workload: &Value, label: &str, hash: &str, number: i64) -> Value {
     let labels = workload.at(&["spec", "template", "metadata", "labels"]);
     let mut labels = labels.cloned().unwrap_or_else(Value::object);
-    labels.set(&[HASH], hash);
+    labels.set(&[label], hash);
     // Names are at most 253 long, hashes at most ten.
     let name = meta::name(workload);
     let name = name.get(..223).unwrap_or(name);

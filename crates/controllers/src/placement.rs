@@ -1,17 +1,7 @@
 //! Where a pod may be: what it requires of nodes, and which of their taints it puts up with.
 
 use corten_api::{Map, Str, Value};
-use corten_client::{Object, View};
-
-/// What is read off nodes.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct NodeTaints(pub(crate) Vec<Value>);
-
-impl View for NodeTaints {
-    fn of(node: &Value) -> NodeTaints {
-        NodeTaints(node.items_at(&["spec", "taints"]).to_vec())
-    }
-}
+use corten_client::Object;
 
 /// Whether a node is what a pod's node selector and required node affinity ask for.
 pub(crate) fn is_required(spec: &Value, node: &Object) -> bool {
@@ -62,7 +52,8 @@ pub(crate) fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str
         .all(|taint| tolerations.iter().any(|toleration| covers(toleration, taint)))
 }
 
-fn covers(toleration: &Value, taint: &Value) -> bool {
+/// Whether a toleration puts up with a taint.
+pub(crate) fn covers(toleration: &Value, taint: &Value) -> bool {
     fn text<'a>(value: &'a Value, key: &str) -> &'a str {
         value.str_at(&[key]).unwrap_or_default()
     }

@@ -13,6 +13,7 @@ use corten_reconcile::Manager;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::conditions;
+use crate::nodes::NodeView;
 use crate::pods::Pod;
 
 const NAME: &str = "pod-garbage-collector-controller";
@@ -20,16 +21,28 @@ const ACCOUNT: &str = "pod-garbage-collector";
 const PERIOD: Duration = Duration::from_secs(20);
 /// A node that is not seen may be new: it is believed gone only after this long.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
-/// How many finished pods are kept.
-const FINISHED_KEPT: usize = 12500;
+
+/// When finished pods are too many.
+#[derive(Debug, Clone, Copy)]
+pub struct PodGcOptions {
+    /// How many are kept; all of them if this is not positive.
+    pub terminated_pod_threshold: i32,
+}
+
+impl Default for PodGcOptions {
+    fn default() -> PodGcOptions {
+        PodGcOptions { terminated_pod_threshold: 12500 }
+    }
+}
 
 /// Starts the controller.
-pub(crate) fn start(manager: &Manager) {
+pub(crate) fn start(manager: &Manager, options: PodGcOptions) {
     if !manager.is_selected(NAME) {
         return;
     }
     let (client, clock) = (manager.client_for(ACCOUNT), manager.clock().clone());
     let (pods, nodes) = (manager.caches().of(&kinds::PODS), manager.caches().of(&kinds::NODES));
+    let threshold = usize::try_from(options.terminated_pod_threshold).ok().filter(|threshold| *threshold > 0);
     manager.spawn(async move {
         pods.synced().await;
         nodes.synced().await;
@@ -48,7 +61,7 @@ pub(crate) fn start(manager: &Manager) {
                 }
             }
             let mut failed = false;
-            for condemned in condemned(&seen, &nodes, &gone, FINISHED_KEPT) {
+            for condemned in condemned(&seen, &nodes, &gone, threshold.unwrap_or(usize::MAX)) {
                 if let Err(error) = end(&client, &condemned, clock.now()).await {
                     tracing::warn!(controller = NAME, key = %condemned.pod.object.key, %error, "request failed");
                     failed = true;
@@ -74,10 +87,7 @@ struct Node {
 
 impl From<&Object> for Node {
     fn from(node: &Object) -> Node {
-        let node = node.tree();
-        let mut taints = node.items_at(&["spec", "taints"]).iter();
-        let tainted = taints.any(|t| t.str_at(&["key"]) == Some("node.kubernetes.io/out-of-service"));
-        Node { out_of_service: tainted && !conditions::is_true(&node, "Ready") }
+        Node { out_of_service: node.view::<NodeView>().is_out_of_service() }
     }
 }
 

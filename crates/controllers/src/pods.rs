@@ -1,6 +1,7 @@
 //! What controllers ask of pods: whether they count, are ready, are available, and which go first.
 
 use std::cmp::Ordering;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use corten_reconcile::{Action, Event, Outcome};
 use jiff::Timestamp;
 
 use crate::conditions;
+use crate::job::Tracking;
 
 /// What is read off pods again and again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +24,50 @@ pub(crate) struct PodView {
     pub(crate) deletion_cost: i64,
     /// The most any container restarted, and the most any ordinary init container did.
     pub(crate) restarts: (i64, i64),
+    /// Since when it is marked as about to be disrupted, by anybody but its node.
+    pub(crate) disrupted_since: Option<Timestamp>,
+    /// Its volumes that are claims, those that are made for it included: which volume is which claim.
+    pub(crate) claims: Box<[(Str, Str)]>,
+    pub(crate) ips: Box<[IpAddr]>,
+    pub(crate) hostname: Str,
+    pub(crate) subdomain: Str,
+    /// The ports that have names, of everything that runs for as long as the pod does.
+    pub(crate) ports: Box<[NamedPort]>,
+    /// What only pods of jobs have.
+    pub(crate) tracking: Option<Arc<Tracking>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedPort {
+    pub(crate) name: Str,
+    pub(crate) protocol: Str,
+    pub(crate) number: i64,
+}
+
+/// Reads an address, however its numbers are written.
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
+    }
+    // Octets may begin with zeros, which say nothing.
+    let octets: Vec<_> = text.split('.').map(str::parse::<u8>).collect::<Result<_, _>>().ok()?;
+    Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?))
+}
+
+fn named_ports(pod: &Value) -> Box<[NamedPort]> {
+    let sidecars = pod.items_at(&["spec", "initContainers"]).iter();
+    let sidecars = sidecars.filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
+    let containers = pod.items_at(&["spec", "containers"]).iter().chain(sidecars);
+    containers
+        .flat_map(|container| container.items_at(&["ports"]))
+        .filter_map(|port| {
+            Some(NamedPort {
+                name: port.str_at(&["name"])?.into(),
+                protocol: port.str_at(&["protocol"]).unwrap_or("TCP").into(),
+                number: port.int_at(&["containerPort"])?,
+            })
+        })
+        .collect()
 }
 
 impl View for PodView {
@@ -42,8 +88,40 @@ impl View for PodView {
             created: at(pod.at(&["metadata", "creationTimestamp"])),
             deletion_cost: pod.str_at(&cost).and_then(|text| text.parse().ok()).unwrap_or(0),
             restarts: (most("containerStatuses"), most("initContainerStatuses")),
+            disrupted_since: disrupted(pod).and_then(|c| at(c.get("lastTransitionTime"))),
+            claims: pod.items_at(&["spec", "volumes"]).iter().filter_map(|v| claim(pod, v)).collect(),
+            ips: pod
+                .items_at(&["status", "podIPs"])
+                .iter()
+                .filter_map(|ip| address(ip.str_at(&["ip"])?))
+                .collect(),
+            hostname: text(&["spec", "hostname"]),
+            subdomain: text(&["spec", "subdomain"]),
+            ports: named_ports(pod),
+            tracking: Tracking::of_job_pod(pod),
         }
     }
+}
+
+/// The mark of a pod that somebody said is about to be disrupted. Its node may take as long as it likes after that.
+fn disrupted(pod: &Value) -> Option<&Value> {
+    let condition = conditions::condition(pod, "DisruptionTarget")?;
+    let text = |key: &str| condition.str_at(&[key]);
+    (text("status") == Some("True") && text("reason") != Some("TerminationByKubelet")).then_some(condition)
+}
+
+fn claim(pod: &Value, volume: &Value) -> Option<(Str, Str)> {
+    Some((volume.str_at(&["name"])?.into(), claim_of_volume(pod, volume)?))
+}
+
+/// The claim that one of a pod's volumes stands for.
+pub(crate) fn claim_of_volume(pod: &Value, volume: &Value) -> Option<Str> {
+    if let Some(name) = volume.str_at(&["persistentVolumeClaim", "claimName"]) {
+        return Some(name.into());
+    }
+    volume.get("ephemeral")?;
+    let volume = volume.str_at(&["name"]).unwrap_or_default();
+    Some(format!("{}-{volume}", meta::name(pod)).into())
 }
 
 /// A pod with what is read off it.

@@ -33,14 +33,14 @@ pub(crate) struct Replicas {
 pub(crate) const REPLICA_SETS: Replicas = Replicas {
     kind: &kinds::REPLICA_SETS,
     name: "replicaset-controller",
-    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICA_SETS, caches, change, keys),
+    pods: |caches, change, keys| claims::claimants(&kinds::REPLICA_SETS, caches, change, keys),
 };
 
 /// Keeps replication controllers.
 pub(crate) const REPLICATION_CONTROLLERS: Replicas = Replicas {
     kind: &kinds::REPLICATION_CONTROLLERS,
     name: "replication-controller",
-    pods: |caches, change, keys| sets_of_pod(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
+    pods: |caches, change, keys| claims::claimants(&kinds::REPLICATION_CONTROLLERS, caches, change, keys),
 };
 
 /// What matters for one set.
@@ -151,25 +151,6 @@ impl Controller for Replicas {
         match unavailable {
             Some(delay) => plan.again_after(delay),
             None => plan,
-        }
-    }
-}
-
-/// The set that manages a pod; for a pod without one, every set that might take it in.
-fn sets_of_pod(kind: &Kind, caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    for pod in change.states() {
-        match pod.controller() {
-            Some(owner) if owner.kind == kind.kind => {
-                keys.push(Key::new(pod.key.namespace.clone(), owner.name.clone()))
-            }
-            Some(_) => {}
-            None if change.new.is_some() => {
-                let sets = caches.of(kind).list(&pod.key.namespace);
-                let takes =
-                    |set: &Arc<Object>| selectors::of(&set.tree()).is_some_and(|s| pod.is_selected_by(&s));
-                keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
-            }
-            None => {}
         }
     }
 }

@@ -14,3 +14,39 @@ pub(crate) fn of(object: &Value) -> Option<LabelSelector> {
     };
     (!selector.is_everything()).then_some(selector)
 }
+
+/// A selector as messages spell it.
+pub(crate) fn spelled(selector: Option<&Value>) -> String {
+    let Some(selector) = selector else { return "nil".to_owned() };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let pairs = labels.into_iter().flat_map(|labels| labels.iter());
+    let labels: String = pairs.map(|(key, value)| format!("{key}: {},", text(value))).collect();
+    let requirement = |one: &Value| {
+        let values: Vec<String> = one.items_at(&["values"]).iter().map(text).collect();
+        let field = |key: &str| one.str_at(&[key]).unwrap_or_default();
+        let (key, operator, values) = (field("key"), field("operator"), values.join(" "));
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    };
+    let all: String = selector.items_at(&["matchExpressions"]).iter().map(requirement).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{all}}},}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn selectors_are_spelled_out() {
+        let selector = value!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}]});
+        assert_eq!(
+            spelled(Some(&selector)),
+            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:c,Operator:In,Values:[d e],},},}"
+        );
+        assert_eq!(spelled(None), "nil");
+    }
+}

@@ -7,7 +7,11 @@ use corten_client::{Caches, DeleteOptions, Key, Propagation, kinds};
 use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) struct TtlAfterFinished;
+use crate::jobs::{self, BatchOptions};
+
+pub(crate) struct TtlAfterFinished {
+    pub(crate) options: BatchOptions,
+}
 
 impl Controller for TtlAfterFinished {
     /// The job, if it is there.
@@ -19,6 +23,10 @@ impl Controller for TtlAfterFinished {
 
     fn watches(&self) -> Vec<Watch> {
         vec![Watch::own(&kinds::JOBS)]
+    }
+
+    fn workers(&self) -> usize {
+        self.options.concurrent_ttl_after_finished_syncs
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> Option<Value> {
@@ -47,10 +55,7 @@ impl Controller for TtlAfterFinished {
 /// When a job's time is over, once it has finished.
 fn expires(job: &Value) -> Option<Timestamp> {
     let seconds = job.int_at(&["spec", "ttlSecondsAfterFinished"])?;
-    let finished = job.items_at(&["status", "conditions"]).iter().find(|condition| {
-        matches!(condition.str_at(&["type"]), Some("Complete" | "Failed"))
-            && condition.str_at(&["status"]) == Some("True")
-    })?;
+    let (_, finished) = jobs::finished(job)?;
     let at = time::parse(finished.str_at(&["lastTransitionTime"])?).ok()?;
     at.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
@@ -77,7 +82,11 @@ mod tests {
     }
 
     fn plan(job: &Option<Value>, now: &str) -> Plan {
-        TtlAfterFinished.plan(&Key::new("n", "j"), job, now.parse().unwrap())
+        TtlAfterFinished { options: BatchOptions::default() }.plan(
+            &Key::new("n", "j"),
+            job,
+            now.parse().unwrap(),
+        )
     }
 
     #[test]

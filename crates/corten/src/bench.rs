@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
-use corten_bench::{ApiserverOptions, ControllersOptions, Report};
+use corten_bench::{ApiserverOptions, ControllersOptions, Report, SchedulerOptions};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,6 +18,8 @@ enum What {
     Apiserver(ApiserverArgs),
     /// Start a fresh cluster of simulated nodes and have its controllers fill it.
     Controllers(ControllersArgs),
+    /// Start a fresh API server and scheduler and have pods scheduled.
+    Scheduler(SchedulerArgs),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -64,6 +66,25 @@ struct ControllersArgs {
     work_dir: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct SchedulerArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Which of upstream's workloads to run [default: SchedulingBasic].
+    #[arg(long)]
+    workload: Option<String>,
+    /// How many nodes there are [default: 5000].
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// How many pods to schedule [default: as many as upstream does].
+    #[arg(long)]
+    pods: Option<usize>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
@@ -72,6 +93,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
             What::Controllers(args) => controllers(args).await,
+            What::Scheduler(args) => scheduler(args).await,
         }
     })
 }
@@ -94,6 +116,15 @@ async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::controllers(options).await?;
+    print(&report, args.json)
+}
+
+async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
+    let mut options = SchedulerOptions { pods: args.pods, ..SchedulerOptions::default() };
+    options.workload = args.workload.unwrap_or(options.workload);
+    options.nodes = args.nodes.unwrap_or(options.nodes);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::scheduler(options).await?;
     print(&report, args.json)
 }
 

@@ -1,7 +1,13 @@
-//! The controller manager: the controllers within a server, each in its own identity, and simulated nodes beside them.
+//! The parts that work on the server of this process: the controllers, each in its own identity, the scheduler, and
+//! simulated nodes beside them.
 
 mod alone;
-mod serving;
+mod credentials;
+mod flags;
+mod network_flags;
+mod node_flags;
+mod storage_flags;
+mod workload_flags;
 
 use std::sync::Arc;
 
@@ -9,9 +15,12 @@ use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::Options;
-use corten_reconcile::Manager;
+use corten_reconcile::{Manager, Selection};
 
 pub(crate) use alone::{Args, run};
+pub(crate) use credentials::of_authority;
+pub(crate) use flags::ControllerFlags;
+pub(crate) use node_flags::AddressDefaults;
 
 const AGENT: &str = "kube-controller-manager/v1.37.0";
 
@@ -19,6 +28,7 @@ const AGENT: &str = "kube-controller-manager/v1.37.0";
 pub(crate) struct Parts {
     /// With what they have to be told; none to run none.
     pub(crate) controllers: Option<Options>,
+    pub(crate) scheduler: bool,
     pub(crate) simulated_nodes: usize,
 }
 
@@ -33,12 +43,18 @@ pub(crate) fn start(server: &Running, parts: Parts) -> Manager {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
         of_account(&format!("system:serviceaccount:kube-system:{controller}"), &groups)
     };
-    let manager = Manager::new(client, Box::new(client_for), Clock::real());
+    // Machines join by bootstrap tokens, so that those who look after them run too.
+    let manager = Manager::new(client, Box::new(client_for), Clock::real()).only(Selection::everything());
+    let networks_assigned = parts.controllers.as_ref().is_some_and(|options| options.node_ipam.is_some());
     if let Some(options) = parts.controllers {
         corten_controllers::start(&manager, options);
     }
+    if parts.scheduler {
+        let client = identities("system:kube-scheduler", &[]).named(crate::scheduler::AGENT);
+        corten_scheduler::start(&manager, client, corten_scheduler::Config::default());
+    }
     if parts.simulated_nodes > 0 {
-        let options = corten_simulator::Options { nodes: parts.simulated_nodes, bind: true };
+        let options = corten_simulator::Options { nodes: parts.simulated_nodes, networks_assigned };
         corten_simulator::start(&manager, &identities, options);
     }
     manager

@@ -1,7 +1,9 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
 mod bench;
+mod component;
 mod controller_manager;
+mod scheduler;
 mod server;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -23,6 +25,8 @@ enum Command {
     Server(Box<server::Args>),
     /// Run the controllers alone, against any Kubernetes.
     ControllerManager(controller_manager::Args),
+    /// Run the scheduler alone, against any Kubernetes.
+    Scheduler(scheduler::Args),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -33,6 +37,7 @@ fn main() -> anyhow::Result<()> {
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(args),
+        Command::Scheduler(args) => scheduler::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,10 +1,12 @@
 //! `corten server`: everything on this machine, in one process.
 
+mod addons;
 mod authentication;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
@@ -12,16 +14,23 @@ use corten_apiserver::{
     AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
     go_duration,
 };
+use corten_base::Clock;
+use corten_client::Client;
+use corten_controllers::{LocalPathOptions, SigningOptions};
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::controller_manager::{self, Parts};
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
-const PARTS: [&str; 5] = ["agent", "scheduler", "controller-manager", "proxy", "dns"];
+const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
+
+/// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
+const CLUSTER_CIDR: &str = "10.244.0.0/16";
+const LARGE_CLUSTER_CIDR: &str = "10.224.0.0/11";
 
 // As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
@@ -60,11 +69,14 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
+    /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
+    #[arg(long)]
+    default_local_storage_path: Option<PathBuf>,
     /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
-    /// running. Pods without a node are given one of them in turn, as there is no scheduler yet.
+    /// running.
     #[arg(long, default_value_t = 0)]
     simulated_nodes: usize,
     /// API versions to turn on or off, such as api/beta=true,batch/v1=false.
@@ -84,6 +96,34 @@ pub(crate) struct Args {
     accept_data_loss: bool,
     #[command(flatten)]
     authentication: authentication::Flags,
+    #[command(flatten)]
+    controllers: ControllerFlags,
+}
+
+impl Args {
+    fn runs(&self, part: &str) -> bool {
+        !self.disable.iter().any(|disabled| disabled == part)
+    }
+
+    /// What controllers have to be told.
+    fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
+        let storage =
+            self.default_local_storage_path.clone().unwrap_or_else(|| self.data_dir.join("storage"));
+        // Nodes know no working directory.
+        let directory = std::path::absolute(&storage).unwrap_or(storage).display().to_string();
+        let authority = controller_manager::of_authority(pki.authority.clone());
+        let mut options = corten_controllers::Options {
+            root_ca: pki.ca_pem.clone(),
+            token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
+            signing: SigningOptions::default().with_all(&authority),
+            local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
+            ..corten_controllers::Options::default()
+        };
+        let cluster_cidr = if self.simulated_nodes > 256 { LARGE_CLUSTER_CIDR } else { CLUSTER_CIDR };
+        let services = self.service_cluster_ip_range.to_string();
+        self.controllers.apply(&mut options, &AddressDefaults { allocate: true, cluster_cidr, services })?;
+        Ok(options)
+    }
 }
 
 pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -126,12 +166,13 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let advertised = SocketAddr::new(host, port);
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
-    let controllers = corten_controllers::Options { root_ca: pki.ca_pem.clone() };
+    let controllers = args.controller_options(&pki)?;
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
         store,
-        listener,
+        listener: Some(listener),
+        clock: Clock::real(),
         runtime_config: args.runtime_config.clone(),
         admission_plugins,
         authorization_modes: args.authorization_mode.clone(),
@@ -143,7 +184,9 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
-    let kubeconfig = args.write_kubeconfig.unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
+    let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
+    addons::install(&administrator, args.runs(addons::LOCAL_STORAGE)).await;
+    let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
     tracing::info!(
@@ -152,8 +195,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         "cluster is ready"
     );
     eprintln!("Try:  kubectl --kubeconfig {} get namespaces", kubeconfig.display());
-    let runs = !args.disable.iter().any(|part| part == "controller-manager");
-    let parts = Parts { controllers: runs.then_some(controllers), simulated_nodes: args.simulated_nodes };
+    let parts = Parts {
+        controllers: args.runs("controller-manager").then_some(controllers),
+        scheduler: args.runs("scheduler"),
+        simulated_nodes: args.simulated_nodes,
+    };
     let controllers = controller_manager::start(&running, parts);
     stop.wait().await;
     tracing::info!("stopping");

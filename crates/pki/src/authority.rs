@@ -24,6 +24,8 @@ pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(300);
 const RESTORE: &str = "restore it from a backup, or delete the whole pki directory to start with a new \
                        authority (every kubeconfig and node must then be set up again)";
 
+const PROVIDE: &str = "give the files of an authority that can sign";
+
 /// A certificate authority that can sign.
 pub struct Authority {
     pub(crate) issuer: Issuer<'static, KeyPair>,
@@ -67,10 +69,23 @@ impl Authority {
                 pem
             }
         };
-        Authority::from_parts(&cert_path, cert_pem, key, now)
+        let authority = Authority::from_parts(&cert_path, cert_pem, key)?;
+        if authority.not_after <= date(now)? {
+            let expired = format!("expired on {}", authority.not_after.date());
+            return Err(Error::broken(&cert_path, expired, RESTORE));
+        }
+        Ok(authority)
     }
 
-    fn from_parts(path: &Path, pem: String, key: KeyPair, now: SystemTime) -> Result<Authority> {
+    /// An authority that somebody else keeps. Whether it has expired shows when it signs.
+    pub fn load(cert_path: &Path, key_path: &Path) -> Result<Authority> {
+        let missing = |path: &Path| Error::broken(path, "is missing", PROVIDE);
+        let cert_pem = files::read(cert_path, PROVIDE)?.ok_or_else(|| missing(cert_path))?;
+        let key_pem = files::read(key_path, PROVIDE)?.ok_or_else(|| missing(key_path))?;
+        Authority::from_parts(cert_path, cert_pem, parse_key(key_path, &key_pem, PROVIDE)?)
+    }
+
+    fn from_parts(path: &Path, pem: String, key: KeyPair) -> Result<Authority> {
         let der = parse_certificate(path, &pem, RESTORE)?;
         let broken = |problem: &str| Error::broken(path, problem, RESTORE);
         let (_, x509) =
@@ -82,9 +97,6 @@ impl Authority {
             return Err(broken("does not belong to the key beside it"));
         }
         let not_after = x509.validity().not_after.to_datetime();
-        if not_after <= date(now)? {
-            return Err(broken(&format!("expired on {}", not_after.date())));
-        }
         let issuer = Issuer::from_ca_cert_der(&der, key).map_err(Error::crypto("use the authority"))?;
         Ok(Authority { issuer, der, pem, not_after })
     }

@@ -48,6 +48,12 @@ pub enum Error {
     /// Text that is not a certificate signing request.
     #[error("{0}")]
     NotARequest(String),
+    /// An authority whose own certificate is over.
+    #[error("the signer has expired: NotAfter={0}")]
+    SignerExpired(String),
+    /// The system gave no random numbers.
+    #[error("there are no random numbers to be had")]
+    Random,
     /// A kubeconfig that cannot be used.
     #[error("unusable kubeconfig: {0}")]
     Kubeconfig(String),

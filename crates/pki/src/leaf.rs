@@ -192,7 +192,7 @@ fn sans_of(cert: &X509Certificate<'_>) -> Option<Sans> {
     Some(sans)
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
         return Some(v4.into());
     }

@@ -13,6 +13,7 @@
 //! ECDSA P-256; existing RSA keys are accepted.
 
 mod authority;
+mod der;
 mod error;
 mod files;
 mod identity;
@@ -22,6 +23,7 @@ mod pem;
 mod request;
 mod sans;
 mod server;
+mod sign;
 
 pub use authority::Authority;
 pub use error::{Error, Result};
@@ -29,6 +31,7 @@ pub use identity::{CertIdentity, identity_of};
 pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
 pub use pem::{pem_certificates, to_pem};
-pub use request::{RequestedSubject, requested_subject};
+pub use request::{CertificateRequest, RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;
+pub use sign::SigningPolicy;

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -25,7 +26,7 @@ const REMAKE_PUBLIC: &str = "delete it and it will be made again from sa.key at 
 /// A control plane's key material, ready for rustls and for signing.
 pub struct ServerPki {
     /// The cluster's authority: can sign further certificates.
-    pub authority: Authority,
+    pub authority: Arc<Authority>,
     /// The cluster's authority in PEM, for kubeconfigs and `kube-root-ca.crt`.
     pub ca_pem: String,
     /// The roots that client certificates must chain to.
@@ -72,7 +73,7 @@ impl ServerPki {
             serving_cert_pem: serving.cert_pem,
             admin_cert_pem: admin.cert_pem,
             admin_key_pem: admin.key_pem,
-            authority,
+            authority: Arc::new(authority),
             front_proxy_authority,
             service_account_key_pem,
             service_account_public_keys_pem,

@@ -86,7 +86,7 @@ impl Recorder {
     pub(crate) fn start(client: Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, mut taken) = mpsc::channel(WAITING);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let mut writer = Writer { client, clock, known: HashMap::new() };
+        let mut writer = Writer { client, clock, known: HashMap::new(), stamp: 0 };
         let left = waiting.clone();
         tasks.spawn(async move {
             while let Some(event) = taken.recv().await {
@@ -130,6 +130,8 @@ struct Writer {
     client: Client,
     clock: Clock,
     known: HashMap<Sameness, Known>,
+    /// What the last name ended with: two events of one moment have names of their own.
+    stamp: i128,
 }
 
 impl Writer {
@@ -153,7 +155,8 @@ impl Writer {
                 return;
             }
         }
-        let object = object(&event, now);
+        self.stamp = now.as_nanosecond().max(self.stamp + 1);
+        let object = object(&event, now, self.stamp);
         if let Err(error) = self.client.create(&kinds::EVENTS, &object).await {
             tracing::debug!(%error, reason = event.reason, "event could not be written");
             return;
@@ -172,11 +175,11 @@ impl Writer {
 }
 
 /// The object of a first event.
-fn object(event: &Event, now: Timestamp) -> Value {
+fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
     let about = |key: &str| event.about.str_at(&[key]).unwrap_or_default();
     // Events about what has no namespace live in the default one.
     let namespace = if about("namespace").is_empty() { "default" } else { about("namespace") };
-    let name = format!("{}.{:x}", about("name"), now.as_nanosecond());
+    let name = format!("{}.{:x}", about("name"), stamp);
     let kind = match event.kind {
         EventKind::Normal => "Normal",
         EventKind::Warning => "Warning",

@@ -21,9 +21,22 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
     for step in &plan.steps {
         let before = report.outcomes.len();
         match step {
-            Step::One(action) => report.outcomes.push(perform(client, action).await),
+            Step::One(action) => {
+                let outcome = match carried_on(action, &report) {
+                    Some(newer) => Outcome { action: action.clone(), ..perform(client, &newer).await },
+                    None => perform(client, action).await,
+                };
+                report.outcomes.push(outcome);
+            }
             Step::Together(actions) => report.outcomes.extend(together(client, actions).await),
-            Step::SlowStart(actions) => slow_start(client, actions, &mut report).await,
+            Step::SlowStart(actions) => {
+                let each: Vec<_> = actions.iter().map(std::slice::from_ref).collect();
+                slow_start(client, &each, &mut report).await;
+            }
+            Step::SlowStartEach(chains) => {
+                let each: Vec<_> = chains.iter().map(Vec::as_slice).collect();
+                slow_start(client, &each, &mut report).await;
+            }
         }
         if report.outcomes[before..].iter().any(|outcome| outcome.result.is_err()) {
             break;
@@ -32,15 +45,33 @@ pub(crate) async fn execute(client: &Client, plan: &Plan) -> Report {
     report
 }
 
+/// An update of what this plan has updated already goes on from what came of that: a spec and then a status.
+fn carried_on(action: &Action, report: &Report) -> Option<Action> {
+    let Action::Update { kind, object, subresource } = action else { return None };
+    let (key, version) = (Key::of(object), meta::resource_version(object));
+    let newer =
+        report.outcomes.iter().rev().find_map(|outcome| match (&outcome.action, &outcome.result) {
+            (Action::Update { kind: same, object: before, .. }, Ok(after)) => {
+                let goes_on =
+                    same == kind && Key::of(before) == key && meta::resource_version(before) == version;
+                goes_on.then(|| meta::resource_version(after))
+            }
+            _ => None,
+        })?;
+    let mut object = object.clone();
+    object.set(&["metadata", "resourceVersion"], newer);
+    Some(Action::Update { kind, object, subresource })
+}
+
 async fn together(client: &Client, actions: &[Action]) -> Vec<Outcome> {
     join_all(actions.iter().map(|action| perform(client, action))).await
 }
 
-async fn slow_start(client: &Client, actions: &[Action], report: &mut Report) {
-    let (mut rest, mut size) = (actions, 1);
+async fn slow_start(client: &Client, chains: &[&[Action]], report: &mut Report) {
+    let (mut rest, mut size) = (chains, 1);
     while !rest.is_empty() {
         let (batch, more) = rest.split_at(size.min(rest.len()));
-        let outcomes = together(client, batch).await;
+        let outcomes = join_all(batch.iter().map(|actions| in_order(client, actions))).await.concat();
         let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
         report.outcomes.extend(outcomes);
         if failed {
@@ -48,6 +79,17 @@ async fn slow_start(client: &Client, actions: &[Action], report: &mut Report) {
         }
         (rest, size) = (more, size * 2);
     }
+}
+
+async fn in_order(client: &Client, actions: &[Action]) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(actions.len());
+    for action in actions {
+        outcomes.push(perform(client, action).await);
+        if outcomes.last().is_some_and(|outcome| outcome.result.is_err()) {
+            break;
+        }
+    }
+    outcomes
 }
 
 async fn perform(client: &Client, action: &Action) -> Outcome {
@@ -60,6 +102,7 @@ async fn perform(client: &Client, action: &Action) -> Outcome {
             Err(error) if error.is_not_found() => Ok(Value::Null),
             result => result,
         },
+        Action::Scale { path, object } => client.replace(path, object).await,
         Action::Post { kind, key, subresource, object } => {
             client.create_subresource(kind, key, subresource, object).await
         }
@@ -84,7 +127,7 @@ fn written_by(outcome: &Outcome) -> Option<Written> {
                 Some(Written::Gone(kind, key.clone(), options.uid.as_deref().unwrap_or_default().to_owned()))
             }
         },
-        Action::Post { .. } => None,
+        Action::Post { .. } | Action::Scale { .. } => None,
         action => version.map(|version| Written::Version(action.kind(), version)),
     }
 }
@@ -108,4 +151,28 @@ pub(crate) async fn seen(caches: &Caches, written: &Written) {
 /// Whether trying again soon makes sense without anybody being told.
 pub(crate) fn is_ordinary(error: &Error) -> bool {
     error.is_conflict() || error.already_exists() || error.is_not_found()
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+    use corten_client::kinds;
+
+    use super::*;
+
+    #[test]
+    fn an_update_goes_on_from_the_one_before() {
+        let claim =
+            |version: &str| value!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": version}});
+        let update = |version, subresource| Action::Update {
+            kind: &kinds::PERSISTENT_VOLUME_CLAIMS,
+            object: claim(version),
+            subresource,
+        };
+        let written = Outcome { action: update("4", ""), result: Ok(claim("9")) };
+        let report = Report { outcomes: vec![written] };
+        assert_eq!(carried_on(&update("4", "status"), &report), Some(update("9", "status")));
+        assert_eq!(carried_on(&update("3", "status"), &report), None, "it was read at another time");
+        assert_eq!(carried_on(&update("4", ""), &Report::default()), None);
+    }
 }

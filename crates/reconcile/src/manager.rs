@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_base::Clock;
+use corten_base::{Backoff, Clock};
 use corten_client::{Caches, Client, Key};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -58,9 +59,9 @@ impl Manager {
         metrics::text(&figures)
     }
 
-    /// A client in a controller's own identity.
+    /// A client in a controller's own identity; in this manager's if it has none.
     pub fn client_for(&self, controller: &'static str) -> Client {
-        (self.client_for)(controller)
+        if controller.is_empty() { self.client.clone() } else { (self.client_for)(controller) }
     }
 
     pub fn client(&self) -> &Client {
@@ -86,34 +87,45 @@ impl Manager {
 
     /// A queue that is counted among this manager's own.
     pub fn queue(&self, name: &'static str) -> Arc<Queue> {
-        let queue = Arc::new(Queue::new(self.clock.clone()));
+        self.queue_retrying(name, Queue::RETRY)
+    }
+
+    fn queue_retrying(&self, name: &'static str, retry: Backoff) -> Arc<Queue> {
+        let queue = Arc::new(Queue::retrying(self.clock.clone(), retry));
         self.queues.lock().push((name, queue.clone()));
         queue
     }
 
-    /// Starts a controller, if it is one of those that are to run.
-    pub fn run<C: Controller>(&self, controller: C) {
+    /// Starts a controller, if it is one of those that are to run. Who has more to tell it than the caches of the
+    /// kinds it watches do has its queue for that.
+    pub fn run<C: Controller>(&self, controller: C) -> Option<Arc<Queue>> {
         if !self.is_selected(controller.name()) {
-            return;
+            return None;
         }
         let controller = Arc::new(controller);
-        let queue = self.queue(controller.name());
+        let queue = self.queue_retrying(controller.queue(), controller.retry());
         for watch in controller.watches() {
             let (queue, caches) = (queue.clone(), self.caches.clone());
+            let settle = controller.settle(watch.kind);
             self.caches.of(watch.kind).subscribe(move |change| {
                 let mut keys = Vec::new();
                 (watch.keys)(&caches, change, &mut keys);
                 for key in keys {
-                    queue.add(key);
+                    if settle.is_zero() {
+                        queue.add(key);
+                    } else {
+                        queue.add_after(key, settle);
+                    }
                 }
             });
         }
         let pending = Arc::new(Mutex::new(HashMap::new()));
+        let client = self.client_for(controller.account());
         for _ in 0..controller.workers() {
             let worker = Worker {
                 controller: controller.clone(),
                 queue: queue.clone(),
-                client: self.client_for(controller.account()),
+                client: client.clone(),
                 caches: self.caches.clone(),
                 clock: self.clock.clone(),
                 recorder: self.recorder.clone(),
@@ -121,6 +133,7 @@ impl Manager {
             };
             self.spawn(worker.run());
         }
+        Some(queue)
     }
 
     /// Whether nobody has anything to do before the clock moves on.
@@ -156,7 +169,8 @@ impl<C: Controller> Worker<C> {
     /// look again.
     async fn reconcile(&self, key: &Key) -> (bool, Option<Duration>) {
         self.await_own_writes(key).await;
-        let world = self.controller.observe(&self.caches, key);
+        let mut world = self.controller.observe(&self.caches, key);
+        self.inquire(&mut world).await;
         let now = self.clock.now();
         let plan = self.controller.plan(key, &world, now);
         let report = execute::execute(&self.client, &plan).await;
@@ -167,11 +181,11 @@ impl<C: Controller> Worker<C> {
         if !written.is_empty() {
             self.pending.lock().insert(key.clone(), written);
         }
+        let mut failed = plan.retry || conclusion.retry;
         let Plan { events, requeue_after, .. } = plan;
         for event in events.into_iter().chain(conclusion.events) {
             self.recorder.record(event);
         }
-        let mut failed = false;
         for (action, error) in report.failures().chain(concluded.failures()) {
             // Nothing can be made in a namespace that is going, and nothing has to be.
             if error.has_cause("NamespaceTerminating") {
@@ -187,6 +201,20 @@ impl<C: Controller> Worker<C> {
         (failed, again)
     }
 
+    /// Reads what the controller asks for.
+    async fn inquire(&self, world: &mut C::World) {
+        loop {
+            let paths = self.controller.ask(world);
+            if paths.is_empty() {
+                return;
+            }
+            let answers = join_all(paths.iter().map(|path| self.client.read(path))).await;
+            for (path, answer) in paths.iter().zip(answers) {
+                self.controller.learn(world, path, answer);
+            }
+        }
+    }
+
     /// A look at a world without one's own last writes would do them again.
     async fn await_own_writes(&self, key: &Key) {
         let Some(written) = self.pending.lock().remove(key) else { return };
@@ -195,7 +223,7 @@ impl<C: Controller> Worker<C> {
                 execute::seen(&self.caches, written).await;
             }
         };
-        if tokio::time::timeout(STALE, seen).await.is_err() {
+        if self.clock.timeout(STALE, seen).await.is_none() {
             tracing::debug!(controller = self.controller.name(), %key, "caches are behind");
         }
     }

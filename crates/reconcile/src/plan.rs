@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corten_api::Value;
-use corten_client::{DeleteOptions, Error, Key, Kind, Patch};
+use corten_client::{DeleteOptions, Error, Key, Kind, Patch, kinds};
 
 use crate::Event;
 
@@ -14,6 +14,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// Look again after this long, even if nothing changes.
     pub requeue_after: Option<Duration>,
+    /// Look again later and later, as after a request that failed.
+    pub retry: bool,
 }
 
 impl Plan {
@@ -42,12 +44,15 @@ impl Plan {
         self
     }
 
+    /// Looks again later and later, for as long as it says so.
+    pub fn retry(mut self) -> Plan {
+        self.retry = true;
+        self
+    }
+
     /// Every action, in order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        self.steps.iter().flat_map(|step| match step {
-            Step::One(action) => std::slice::from_ref(action),
-            Step::Together(actions) | Step::SlowStart(actions) => actions.as_slice(),
-        })
+        self.steps.iter().flat_map(Step::actions)
     }
 }
 
@@ -59,6 +64,18 @@ pub enum Step {
     /// One, then two, then four, …: a batch with a failure is the last, so that what cannot work is not tried a
     /// thousand times.
     SlowStart(Vec<Action>),
+    /// The same, where each is several actions in order, the first that fails being its last.
+    SlowStartEach(Vec<Vec<Action>>),
+}
+
+impl Step {
+    fn actions(&self) -> Box<dyn Iterator<Item = &Action> + '_> {
+        match self {
+            Step::One(action) => Box::new(std::iter::once(action)),
+            Step::Together(actions) | Step::SlowStart(actions) => Box::new(actions.iter()),
+            Step::SlowStartEach(chains) => Box::new(chains.iter().flatten()),
+        }
+    }
 }
 
 /// One request.
@@ -85,6 +102,11 @@ pub enum Action {
         key: Key,
         options: DeleteOptions,
     },
+    /// Writes the scale of something of any kind.
+    Scale {
+        path: String,
+        object: Value,
+    },
     /// Creates what a subresource takes.
     Post {
         kind: &'static Kind,
@@ -102,6 +124,7 @@ impl Action {
             | Action::Patch { kind, .. }
             | Action::Delete { kind, .. }
             | Action::Post { kind, .. } => kind,
+            Action::Scale { .. } => &kinds::SCALES,
         }
     }
 }

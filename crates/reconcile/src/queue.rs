@@ -11,10 +11,9 @@ use tokio::sync::Notify;
 
 use crate::metrics::Figures;
 
-const RETRY: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1000) };
-
 pub struct Queue {
     clock: Clock,
+    retry: Backoff,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -76,8 +75,16 @@ impl State {
 }
 
 impl Queue {
+    /// How long keys wait after failures, unless something else is said.
+    pub const RETRY: Backoff =
+        Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1000) };
+
     pub fn new(clock: Clock) -> Queue {
-        Queue { clock, state: Mutex::default(), changed: Notify::new() }
+        Queue::retrying(clock, Queue::RETRY)
+    }
+
+    pub fn retrying(clock: Clock, retry: Backoff) -> Queue {
+        Queue { clock, retry, state: Mutex::default(), changed: Notify::new() }
     }
 
     pub fn add(&self, key: Key) {
@@ -141,7 +148,7 @@ impl Queue {
                 state.figures.retries += 1;
                 let failures = state.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                Some(RETRY.delay(*failures))
+                Some(self.retry.delay(*failures))
             } else {
                 state.failures.remove(key);
                 again_after

@@ -5,7 +5,6 @@
 //! identity, so that what a kubelet may not do a simulated one may not either. Never touches pods of other nodes.
 //! There is no task per pod or per node: one beats for all, a few walk through the pods that changed.
 
-mod binder;
 mod conditions;
 mod lifecycle;
 mod nodes;
@@ -29,16 +28,15 @@ pub type Identities = Arc<dyn Fn(&str, &[&str]) -> Client + Send + Sync>;
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub nodes: usize,
-    /// Whether pods without a node get one here. The stand-in for a scheduler, for as long as there is none.
-    pub bind: bool,
+    /// Whether nodes are given their pods' addresses by somebody. If not, they bring their own.
+    pub networks_assigned: bool,
 }
 
 /// Starts the nodes; they end with the manager.
 pub fn start(manager: &Manager, identities: &Identities, options: Options) {
-    let nodes: Arc<[_]> =
-        (0..options.nodes).map(|index| nodes::Node::new(index, identities)).collect::<Vec<_>>().into();
+    let node = |index| nodes::Node::new(index, identities, options.networks_assigned);
+    let nodes: Arc<[_]> = (0..options.nodes).map(node).collect::<Vec<_>>().into();
     let placements = Arc::new(Placements::default());
-    let binder = options.bind.then(|| binder::Binder::new(identities("system:kube-scheduler", &[]), manager));
-    pods::start(manager, nodes.clone(), placements, binder);
+    pods::start(manager, nodes.clone(), placements);
     manager.spawn(nodes::beat(nodes, manager.caches().clone(), manager.clock().clone()));
 }

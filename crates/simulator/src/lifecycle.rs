@@ -16,6 +16,8 @@ use crate::conditions::{self, Condition};
 pub const RUN_FOR: &str = "simulator.corten.dev/run-for-seconds";
 /// What they exit with.
 pub const EXIT_CODE: &str = "simulator.corten.dev/exit-code";
+/// What a process ends with that does nothing about being asked to.
+const TERMINATED: i64 = 143;
 
 /// What is to be done about a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +48,7 @@ pub(crate) fn next(pod: &Value, addresses: Addresses, now: Timestamp) -> Next {
     if meta::is_deleting(pod) {
         let waits = pod.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) > 0;
         return match (stopped, waits) {
-            (false, _) => Next::Status(status(pod, addresses, Stage::Ended(0), now)),
+            (false, _) => Next::Status(status(pod, addresses, Stage::Ended(stopped_with(pod)), now)),
             (true, true) => Next::Delete,
             (true, false) => Next::Nothing,
         };
@@ -91,6 +93,11 @@ fn run_for(pod: &Value) -> Option<Duration> {
 
 fn exit_code(pod: &Value) -> i64 {
     annotation(pod, EXIT_CODE).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// What containers exit with when they are stopped: what was to end by itself has not done its work.
+fn stopped_with(pod: &Value) -> i64 {
+    if run_for(pod).is_some() { TERMINATED } else { 0 }
 }
 
 fn left_of(run: Duration, started: Timestamp, now: Timestamp) -> Duration {

@@ -30,18 +30,29 @@ pub(crate) struct Node {
     pub(crate) client: Client,
     /// Where the node itself is reached.
     pub(crate) address: Ipv4Addr,
-    /// Where its pods' addresses come from: 256 of them.
-    pub(crate) network: Ipv4Addr,
+    /// Where its pods' addresses come from, 256 of them, unless it is assigned others.
+    own_network: Ipv4Addr,
+    network_assigned: bool,
 }
 
 impl Node {
-    pub(crate) fn new(index: usize, identities: &Identities) -> Node {
+    pub(crate) fn new(index: usize, identities: &Identities, network_assigned: bool) -> Node {
         let name = Str::from(format!("simulated-{index}"));
         let client = identities(&format!("system:node:{name}"), &["system:nodes"]);
         let [_, _, high, low] = u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes();
         let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(172, 31, high, low)).saturating_add(1));
-        let network = Ipv4Addr::new(10, 244u8.wrapping_add(high), low, 0);
-        Node { name, client, address, network }
+        let own_network = Ipv4Addr::new(10, 244u8.wrapping_add(high), low, 0);
+        Node { name, client, address, own_network, network_assigned }
+    }
+
+    /// Where its pods' addresses come from, once that is known.
+    pub(crate) fn network(&self, node: &Value) -> Option<Ipv4Addr> {
+        let assigned = node.items_at(&["spec", "podCIDRs"]);
+        if assigned.is_empty() {
+            return (!self.network_assigned).then_some(self.own_network);
+        }
+        let first = |cidr: &Value| cidr.as_str()?.split('/').next()?.parse().ok();
+        Some(assigned.iter().find_map(first).unwrap_or(self.own_network))
     }
 
     fn key(&self) -> Key {
@@ -82,8 +93,10 @@ impl Node {
                 "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
             }),
         );
-        let network = format!("{}/24", self.network);
-        node.set(&["spec"], value!({"podCIDR": (network.clone()), "podCIDRs": [(network)]}));
+        if !self.network_assigned {
+            let network = format!("{}/24", self.own_network);
+            node.set(&["spec"], value!({"podCIDR": (network.clone()), "podCIDRs": [(network)]}));
+        }
         let status = self.status(&node, now);
         node.set(&["status"], status);
         node

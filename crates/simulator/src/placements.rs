@@ -18,18 +18,6 @@ struct State {
 }
 
 impl Placements {
-    /// How many pods a node has.
-    pub(crate) fn count(&self, node: &str) -> usize {
-        self.0.lock().addresses.get(node).map_or(0, BTreeMap::len)
-    }
-
-    /// Counts a pod as a node's before it is known to be.
-    pub(crate) fn assume(&self, pod: &Key, node: &str) {
-        let mut state = self.0.lock();
-        state.nodes.insert(pod.clone(), node.into());
-        state.addresses.entry(node.into()).or_default().entry(pod.clone()).or_insert(0);
-    }
-
     /// Counts a pod as a node's, with the address it has, or the first that is free.
     pub(crate) fn place(
         &self,
@@ -38,9 +26,9 @@ impl Placements {
         network: Ipv4Addr,
         known: Option<Ipv4Addr>,
     ) -> Ipv4Addr {
-        self.assume(pod, node);
         let mut state = self.0.lock();
-        let Some(pods) = state.addresses.get_mut(node) else { return network };
+        state.nodes.insert(pod.clone(), node.into());
+        let pods = state.addresses.entry(node.into()).or_default();
         let [a, b, c, _] = network.octets();
         let known = known.map(|address| address.octets()).filter(|o| o[..3] == [a, b, c]).map(|o| o[3]);
         let current = known.or_else(|| pods.get(pod).copied().filter(|last| *last != 0));
@@ -53,14 +41,13 @@ impl Placements {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// The pod is gone, or done; whether that made room.
-    pub(crate) fn release(&self, pod: &Key) -> bool {
+    /// The pod is gone, or done.
+    pub(crate) fn release(&self, pod: &Key) {
         let mut state = self.0.lock();
-        let Some(node) = state.nodes.remove(pod) else { return false };
+        let Some(node) = state.nodes.remove(pod) else { return };
         if let Some(pods) = state.addresses.get_mut(&node) {
             pods.remove(pod);
         }
-        true
     }
 }
 
@@ -76,9 +63,7 @@ mod tests {
             |name: &str, known| placements.place(&Key::new("n", name), "node", network, known).octets()[3];
         assert_eq!((place("a", None), place("b", None), place("a", None)), (2, 3, 2));
         assert_eq!(place("c", Some(Ipv4Addr::new(10, 244, 3, 9))), 9);
-        assert_eq!(placements.count("node"), 3);
         placements.release(&Key::new("n", "a"));
         assert_eq!(place("d", None), 2);
-        assert_eq!(placements.count("node"), 3);
     }
 }

@@ -1,7 +1,7 @@
-//! Walks through the pods that changed: those without a node get one if there is a binder, those of simulated
-//! nodes get what a kubelet would say next.
+//! Walks through the pods that changed: those of simulated nodes get what a kubelet would say next.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use corten_base::Clock;
 use corten_client::{Cache, Change, DeleteOptions, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Manager, Queue};
 
-use crate::binder::Binder;
 use crate::lifecycle::{self, Addresses, Next};
 use crate::nodes::{self, Node};
 use crate::placements::Placements;
@@ -25,15 +24,9 @@ struct Walk {
     simulated: HashMap<Str, usize>,
     list: Arc<[Node]>,
     placements: Arc<Placements>,
-    binder: Option<Binder>,
 }
 
-pub(crate) fn start(
-    manager: &Manager,
-    list: Arc<[Node]>,
-    placements: Arc<Placements>,
-    binder: Option<Binder>,
-) {
+pub(crate) fn start(manager: &Manager, list: Arc<[Node]>, placements: Arc<Placements>) {
     let walk = Arc::new(Walk {
         pods: manager.caches().of(&kinds::PODS),
         nodes: manager.caches().of(&kinds::NODES),
@@ -42,7 +35,6 @@ pub(crate) fn start(
         simulated: list.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect(),
         list,
         placements,
-        binder,
     });
     let queue = walk.queue.clone();
     walk.pods.subscribe(move |change| queue.add(change.object().key.clone()));
@@ -75,14 +67,10 @@ impl Walk {
         }
     }
 
-    /// A node that can take pods, or speak again, is a reason to look at those that wait for it. Heartbeats are not.
+    /// A node that is there, or speaks again, is a reason to look at its pods. Heartbeats are not.
     fn node_changed(&self, change: &Change) {
-        let of_interest = |node: &Arc<Object>| {
-            let node = node.tree();
-            let labels = meta::labels(&node).cloned();
-            (node.get("spec").cloned(), labels, nodes::is_unplugged(&node), nodes::is_ready(&node))
-        };
-        if change.old.as_ref().map(of_interest) == change.new.as_ref().map(of_interest) {
+        let speaks = |node: &Arc<Object>| !nodes::is_unplugged(&node.tree());
+        if change.old.as_ref().map(speaks) == change.new.as_ref().map(speaks) {
             return;
         }
         for pod in self.pods.list("") {
@@ -93,41 +81,32 @@ impl Walk {
     /// Does the next thing about a pod; when to look again.
     async fn advance(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(object) = self.pods.get(key) else {
-            self.release(key);
+            self.placements.release(key);
             return Ok(None);
         };
         let pod = object.tree();
         if lifecycle::is_finished(&pod) {
-            self.release(key);
+            self.placements.release(key);
         }
         let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        if node.is_empty() {
-            if let Some(binder) = &self.binder {
-                binder.bind(key, &pod, &self.nodes, &self.placements, self.clock.now()).await?;
-            }
-            return Ok(None);
-        }
         let Some(node) = self.simulated.get(node).map(|at| &self.list[*at]) else { return Ok(None) };
-        let registered = self.nodes.get(&Key::new("", node.name.clone()));
-        if registered.is_none_or(|node| nodes::is_unplugged(&node.tree())) {
-            return Ok(None);
-        }
-        self.live(key, &pod, node).await
+        let registered = self.nodes.get(&Key::new("", node.name.clone())).map(|node| node.tree());
+        let Some(registered) = registered.filter(|node| !nodes::is_unplugged(node)) else { return Ok(None) };
+        let Some(network) = node.network(&registered) else { return Ok(None) };
+        self.live(key, &pod, node, network).await
     }
 
-    /// The room a pod leaves goes to one that waits for it.
-    fn release(&self, key: &Key) {
-        if self.placements.release(key) {
-            let refused = self.binder.as_ref().and_then(Binder::next_refused);
-            refused.into_iter().for_each(|key| self.queue.add(key));
-        }
-    }
-
-    async fn live(&self, key: &Key, pod: &Value, node: &Node) -> Result<Option<Duration>, Error> {
+    async fn live(
+        &self,
+        key: &Key,
+        pod: &Value,
+        node: &Node,
+        network: Ipv4Addr,
+    ) -> Result<Option<Duration>, Error> {
         let known = pod.str_at(&["status", "podIP"]).and_then(|ip| ip.parse().ok());
         let address = match (lifecycle::is_finished(pod), known) {
-            (true, known) => known.unwrap_or(node.network),
-            (false, known) => self.placements.place(key, &node.name, node.network, known),
+            (true, known) => known.unwrap_or(network),
+            (false, known) => self.placements.place(key, &node.name, network, known),
         };
         let addresses = Addresses { host: node.address, pod: address };
         match lifecycle::next(pod, addresses, self.clock.now()) {

@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 6] = [
         "corten-container",
         "corten-net",
     ],
-    &["corten-auth", "corten-registry", "corten-client"],
+    &["corten-auth", "corten-quota", "corten-registry", "corten-client"],
     &["corten-apiserver", "corten-reconcile"],
     &[
         "corten-bench",

@@ -9,7 +9,7 @@ pub(super) const PLUGIN: Plugin =
     Plugin { name: "DefaultStorageClass", admit: Admit::Now(admit), validate: Validate::Nothing };
 
 /// The old place of a claim's class.
-pub(super) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const DEFAULT_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 

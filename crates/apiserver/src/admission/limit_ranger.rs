@@ -3,9 +3,9 @@
 
 use corten_api::quantity::Quantity;
 use corten_api::{Map, Status, Str, Value, meta};
+use corten_quota::resource_list::{self, Amount, ResourceList};
 
 use super::plugins::{Admit, Plugin, Validate};
-use super::resource_list::{self, Amount, ResourceList};
 use super::{Attributes, lookup, pod};
 
 pub(super) const PLUGIN: Plugin =

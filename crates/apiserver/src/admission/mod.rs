@@ -25,7 +25,6 @@ mod pod_resize_validator;
 mod pod_security;
 mod pod_topology_labels;
 mod priority;
-mod resource_list;
 mod resource_quota;
 mod runtime_class;
 mod service_account;

@@ -2,10 +2,10 @@
 
 use corten_api::quantity::Quantity;
 use corten_api::{Status, Value};
+use corten_quota::storage_class;
 
-use super::default_storage_class::CLASS_ANNOTATION;
 use super::plugins::{Admit, Plugin, Validate};
-use super::{Attributes, lookup, pod};
+use super::{Attributes, lookup};
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "PersistentVolumeClaimResize", admit: Admit::Nothing, validate: Validate::Now(validate) };
@@ -29,8 +29,8 @@ fn check(claim: &Value, old: &Value, expands: impl Fn(&str) -> bool) -> Result<(
     if old.str_at(&["status", "phase"]) != Some("Bound") {
         return Err("Only bound persistent volume claims can be expanded");
     }
-    let class = class(claim);
-    if class.is_empty() || class != self::class(old) || !expands(class) {
+    let class = storage_class(claim);
+    if class.is_empty() || class != storage_class(old) || !expands(class) {
         return Err(
             "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
         );
@@ -41,12 +41,6 @@ fn check(claim: &Value, old: &Value, expands: impl Fn(&str) -> bool) -> Result<(
 fn size(claim: &Value) -> Quantity {
     let text = claim.str_at(&["spec", "resources", "requests", "storage"]);
     text.and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::ZERO)
-}
-
-/// The class a claim names; the annotation wins.
-pub(super) fn class(claim: &Value) -> &str {
-    let annotated = pod::annotation(claim, CLASS_ANNOTATION);
-    annotated.or_else(|| claim.str_at(&["spec", "storageClassName"])).unwrap_or_default()
 }
 
 #[cfg(test)]

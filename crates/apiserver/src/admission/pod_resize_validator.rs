@@ -3,9 +3,11 @@
 use corten_api::quantity::Quantity;
 use corten_api::status::Cause;
 use corten_api::{Status, Value, meta};
+use corten_quota::resource_list;
 
 use super::plugins::{Admit, Plugin, Validate};
-use super::{Attributes, lookup, pod, resource_list};
+
+use super::{Attributes, lookup, pod};
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "PodResizeValidator", admit: Admit::Nothing, validate: Validate::Now(validate) };

@@ -1,9 +1,11 @@
 //! RuntimeClass: a pod that names a runtime class gets its overhead, and its node selector and tolerations.
 
 use corten_api::{Map, Status, Value};
+use corten_quota::resource_list;
 
 use super::plugins::{Admit, Plugin, Validate};
-use super::{Attributes, lookup, resource_list};
+
+use super::{Attributes, lookup};
 
 pub(super) const PLUGIN: Plugin =
     Plugin { name: "RuntimeClass", admit: Admit::Now(admit), validate: Validate::Now(validate) };

@@ -104,7 +104,7 @@ async fn wait_for_default(attributes: &Attributes<'_>, name: &str) {
     let mut progress = cache.progress();
     let appears = async { while !exists() && progress.changed().await.is_ok() {} };
     // Whether it came in time is for the lookup to see.
-    let _ = tokio::time::timeout(DEFAULT_WAIT, appears).await;
+    let _ = backend.clock.timeout(DEFAULT_WAIT, appears).await;
 }
 
 /// The pod's word counts first, then the account's.

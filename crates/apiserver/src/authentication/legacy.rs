@@ -65,7 +65,7 @@ async fn write(server: &std::sync::Arc<Server>, used: &Use) {
     let cache = server.backend.catalog.cache("", "secrets");
     let Some(secret) = cache.and_then(|cache| cache.get(&used.namespace, &used.name)) else { return };
     // Many requests may have left the same note.
-    let Some(today) = legacy_token::last_used(&secret.tree(), Timestamp::now()) else { return };
+    let Some(today) = legacy_token::last_used(&secret.tree(), server.backend.clock.now()) else { return };
     let mut patch = value!({"kind": "Secret", "apiVersion": "v1"});
     patch.set(&["metadata", "name"], used.name.as_str());
     patch.set(&["metadata", "namespace"], used.namespace.as_str());

@@ -113,8 +113,8 @@ impl Authentication {
         peer: &Peer,
         headers: &HeaderMap,
         path: &str,
+        now: Timestamp,
     ) -> (Result<Arc<User>, Status>, Option<&'static str>) {
-        let now = Timestamp::now();
         let mut refused = false;
         match peer {
             Peer::Nobody => {}

@@ -113,7 +113,7 @@ async fn a_token_that_is_known_still_dies_with_its_pod() {
     let header = format!("Bearer {}", issuer.key.token(&issue.claims()).unwrap());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, header.parse().unwrap());
-    let user = || authentication.authenticate(&catalog, &Peer::Nobody, &headers, "/").0;
+    let user = || authentication.authenticate(&catalog, &Peer::Nobody, &headers, "/", Timestamp::now()).0;
     for _ in 0..2 {
         assert_eq!(user().unwrap().name, "system:serviceaccount:n:a");
     }

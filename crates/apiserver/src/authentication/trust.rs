@@ -96,7 +96,7 @@ fn list(existing: &str, own: &[String]) -> String {
 
 /// Writes what is not there yet, through the front door.
 pub(crate) async fn publish(server: &Arc<Server>) -> Result<(), String> {
-    let now = Timestamp::now();
+    let now = server.backend.clock.now();
     let cache = server.backend.catalog.cache("", "configmaps");
     let get = |name: &str| cache.as_ref().and_then(|cache| cache.get(NAMESPACE, name)).map(|o| o.tree());
     let existing = get(NAME);

@@ -107,7 +107,7 @@ async fn mark_dangling(local: &Local<'_>) -> Result<(), Failure> {
     for schema in objects.iter().map(|object| object.tree()) {
         let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).unwrap_or_default();
         let exists = local.get(&LEVELS, "", level).is_some();
-        if let Some(condition) = dangling(&schema, level, exists, &time::format(jiff::Timestamp::now())) {
+        if let Some(condition) = dangling(&schema, level, exists, &time::format(local.now())) {
             let mut mark = SCHEMAS.named("", meta::name(&schema));
             mark.set(&["status", "conditions"], vec![condition]);
             marks.push(mark);

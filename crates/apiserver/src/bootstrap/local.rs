@@ -6,6 +6,7 @@ use bytes::Bytes;
 use corten_api::{Value, json, meta, time};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
+use jiff::Timestamp;
 
 use crate::Server;
 use crate::allocation::Finding;
@@ -80,6 +81,10 @@ impl<'a> Local<'a> {
 
     pub(crate) fn backend(&self) -> &'a Arc<Backend> {
         &self.server.backend
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.server.backend.clock.now()
     }
 
     /// The objects of a kind; `None` if the server does not serve it.
@@ -171,7 +176,7 @@ impl<'a> Local<'a> {
         if self.cache(&EVENTS).is_none() {
             return;
         }
-        let now = jiff::Timestamp::now();
+        let now = self.now();
         let namespace = if finding.namespace.is_empty() { "default" } else { &finding.namespace };
         let name = format!("{}.{:x}", finding.name, now.as_nanosecond());
         let mut event = EVENTS.named(namespace, &name);

@@ -73,7 +73,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
             return;
         }
         select_all(changes.iter_mut().map(|change| Box::pin(change.changed()))).await.0.ok();
-        tokio::time::sleep(SETTLE).await;
+        server.backend.clock.sleep(SETTLE).await;
         changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
         for (_, step) in WATCHED {
             if let Err(failure) = step(&local).await {

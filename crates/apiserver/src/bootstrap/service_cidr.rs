@@ -81,7 +81,7 @@ async fn mark_ready(local: &Local<'_>) -> Result<(), Failure> {
     condition.set(&["type"], "Ready");
     condition.set(&["status"], "True");
     condition.set(&["message"], "Kubernetes default Service CIDR is ready");
-    condition.set(&["lastTransitionTime"], time::format(jiff::Timestamp::now()));
+    condition.set(&["lastTransitionTime"], time::format(local.now()));
     let mut object = KIND.named("", NAME);
     object.set(&["status", "conditions"], vec![condition]);
     local.apply_status(&KIND, &object, MANAGER).await

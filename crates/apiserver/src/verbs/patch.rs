@@ -3,7 +3,7 @@
 //! A patch is applied to what was read and committed only if that is still current; one that lost a race is
 //! applied again to the newer state, unless it names the version it is for.
 
-use corten_api::conform::{Extent, conform};
+use corten_api::conform::{Extent, TypeError, conform};
 use corten_api::status::ErrorList;
 use corten_api::{Status, Value, json, managed, meta, patch, yaml};
 
@@ -221,7 +221,7 @@ impl PatchBody {
         let unfit = |why: &str| self.unfit(&new, why);
         let mut conformed = new.clone();
         conform(&mut conformed, expected.schema, Extent::Whole, &mut strict)
-            .map_err(|e| unfit(&e.to_string()))?;
+            .map_err(|e| unfit(&self.misfit(&e)))?;
         if validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(unfit(&format!("strict decoding error: {}", strict.join(", "))));
         }
@@ -233,6 +233,14 @@ impl PatchBody {
         map.insert("apiVersion", expected.api_version);
         managed::update(owner, Some(live), &mut new);
         Ok((new, warnings))
+    }
+
+    /// What is wrong with the outcome's types: only strategic patches are not written out and read again.
+    fn misfit(&self, error: &TypeError) -> String {
+        match self.kind {
+            PatchKind::Strategic => error.converting.clone(),
+            _ => error.to_string(),
+        }
     }
 
     /// A patch whose outcome is not an object of the kind.

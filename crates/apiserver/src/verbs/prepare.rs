@@ -126,7 +126,7 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
     let user = call.user.to_value();
     rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
-    rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
+    call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
     accept(call, object, &errors)?;
     call.warnings.extend((rules.warnings)(object, None));
     Ok(())
@@ -157,7 +157,7 @@ pub(super) fn for_update(
     rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     let namespaced = call.served.resource.namespaced;
-    rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
+    call.served.rules.validate_for_update(subresource, namespaced, object, old, &mut errors);
     accept(call, object, &errors)?;
     // What a client is told of an object, it is told where it writes the object.
     if subresource.is_empty() {
@@ -170,5 +170,5 @@ fn accept(call: &Call, object: &Value, errors: &ErrorList) -> Result<(), Status>
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(call.served.group(), call.served.kind(), meta::name(object), errors))
+    Err(Status::invalid(stored_rules(call).group, call.served.kind(), meta::name(object), errors))
 }

@@ -78,7 +78,8 @@ pub(super) async fn create_object(
     dry_run: bool,
 ) -> Result<Bytes, Status> {
     prepare::to_stored(call, &mut object)?;
-    if !meta::resource_version(&object).is_empty() {
+    // What is no revision says nothing, and neither does zero.
+    if meta::resource_version(&object).parse().is_ok_and(|revision: u64| revision != 0) {
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
     let prefix =

@@ -3,8 +3,11 @@
 //! A token is `id.secret`; a secret named after the id in `kube-system` says what it is worth. A token that
 //! is worth nothing is no different from one that never was.
 
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use corten_api::{Value, meta, time};
 use jiff::Timestamp;
 
@@ -58,6 +61,43 @@ impl<'a> BootstrapToken<'a> {
         groups.push(AUTHENTICATED.to_owned());
         Some(User { name: format!("system:bootstrap:{}", self.id), groups, ..User::default() })
     }
+}
+
+/// How long a token is still good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiration {
+    Never,
+    In(Duration),
+    /// Also if it cannot be told when.
+    Over,
+}
+
+/// How long the token of a secret is still good.
+pub fn expiration(secret: &Value, now: Timestamp) -> Expiration {
+    let text = data(secret, "expiration");
+    if text.is_empty() {
+        return Expiration::Never;
+    }
+    let left = time::parse(&text).ok().and_then(|end| Duration::try_from(end.duration_since(now)).ok());
+    left.filter(|left| !left.is_zero()).map_or(Expiration::Over, Expiration::In)
+}
+
+/// The id and the secret of a token that may sign what others are told.
+pub fn for_signing(secret: &Value, now: Timestamp) -> Option<(String, String)> {
+    let (id, value) = (data(secret, "token-id"), data(secret, "token-secret"));
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let named = id.len() == 6 && plain(&id) && meta::name(secret).strip_prefix(PREFIX) == Some(&id);
+    let good =
+        expiration(secret, now) != Expiration::Over && data(secret, "usage-bootstrap-signing") == "true";
+    (named && good && !value.is_empty()).then_some((id, value))
+}
+
+/// A token's signature of a text, without the text.
+pub fn sign(content: &str, id: &str, secret: &str) -> String {
+    let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
+    let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(content));
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), message.as_bytes());
+    format!("{header}..{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
 /// The groups of a token: sorted, each once; none at all if one is not a bootstrapper's.

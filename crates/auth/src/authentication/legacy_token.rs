@@ -3,13 +3,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use corten_api::{Value, meta};
+use corten_api::{Value, meta, value};
 use jiff::{Span, Timestamp};
 
 use super::service_account::{self, Registered, text};
 use super::{Refusal, same_secret};
 use crate::User;
-use crate::service_account::split_user_name;
+use crate::service_account::{split_user_name, user_name};
 
 /// Who makes these tokens.
 pub const ISSUER: &str = "kubernetes/serviceaccount";
@@ -88,6 +88,19 @@ impl Claims {
             auto_generated: own_secrets.any(|s| s.str_at(&["name"]) == Some(&self.secret)),
         })
     }
+}
+
+/// What the token in a secret says of the service account it is for.
+pub fn claims(account: &Value, secret: &str) -> Value {
+    let (namespace, name) = (meta::namespace(account), meta::name(account));
+    value!({
+        "iss": ISSUER,
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": secret,
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": (meta::uid(account)),
+        "sub": (user_name(namespace, name)),
+    })
 }
 
 /// The day to write on a secret whose token is used, if it is not there already. Tomorrow's counts too: the

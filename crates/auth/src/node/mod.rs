@@ -9,6 +9,7 @@ mod references;
 mod rules;
 
 pub use graph::{Graph, Vertex, VertexKind};
+pub use references::secrets_of_pod;
 pub use rules::authorize;
 
 use crate::User;

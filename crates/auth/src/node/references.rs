@@ -1,6 +1,6 @@
 //! What pods and persistent volumes name that a node has to read for them.
 
-use corten_api::Value;
+use corten_api::{Str, Value, meta};
 
 use super::graph::{Vertex, VertexKind};
 
@@ -41,6 +41,16 @@ pub(super) fn of_pod(pod: &Value, namespace: &str, pod_name: &str) -> Vec<Vertex
     if pod.at(&MIRROR).is_some() {
         return Vec::new();
     }
+    named_by(pod, namespace, pod_name)
+}
+
+/// The names of the secrets that a pod uses.
+pub fn secrets_of_pod(pod: &Value) -> Vec<Str> {
+    let named = named_by(pod, meta::namespace(pod), meta::name(pod));
+    named.into_iter().filter(|vertex| vertex.kind == VertexKind::Secret).map(|vertex| vertex.name).collect()
+}
+
+fn named_by(pod: &Value, namespace: &str, pod_name: &str) -> Vec<Vertex> {
     let mut found = Found { namespace, vertices: Vec::new() };
     found.add(VertexKind::ServiceAccount, pod.str_at(&["spec", "serviceAccountName"]));
     for secret in pod.items_at(&["spec", "imagePullSecrets"]) {

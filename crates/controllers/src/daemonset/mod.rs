@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
-use corten_client::{Caches, Change, Key, Object, kinds};
+use corten_client::{Caches, Change, Key, kinds};
 use corten_reconcile::{Action, Controller, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use crate::claims::{self, Claims};
+use crate::nodes::NodeView;
 use crate::pods::{self, Pod};
-use crate::{hashes, history, placement, selectors};
+use crate::{hashes, history, selectors};
 use nodes::Node;
 
 /// What its events are signed with.
@@ -162,7 +163,12 @@ impl Revisions {
             None => {
                 let template = set.at(&["spec", "template"]).unwrap_or(&Value::Null);
                 let hash = hashes::of(template, set.int_at(&["status", "collisionCount"]));
-                Revisions { current: history::new(set, &hash, next), is_new: true, doubles, old }
+                Revisions {
+                    current: history::new(set, history::HASH, &hash, next),
+                    is_new: true,
+                    doubles,
+                    old,
+                }
             }
         }
     }
@@ -198,30 +204,15 @@ impl Revisions {
     }
 }
 
-/// The set that manages an object; for one without, every set that might take it in.
 fn sets_of_owned(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
-    for object in change.states() {
-        match object.controller() {
-            Some(owner) if owner.kind == "DaemonSet" => {
-                keys.push(Key::new(object.key.namespace.clone(), owner.name.clone()));
-            }
-            Some(_) => {}
-            None if change.new.is_some() => {
-                let takes =
-                    |set: &Object| selectors::of(&set.tree()).is_some_and(|s| object.is_selected_by(&s));
-                let sets = caches.of(&kinds::DAEMON_SETS).list(&object.key.namespace);
-                keys.extend(sets.iter().filter(|set| takes(set)).map(|set| set.key.clone()));
-            }
-            None => {}
-        }
-    }
+    claims::claimants(&kinds::DAEMON_SETS, caches, change, keys);
 }
 
 /// Every set, if a node came, went, or changed in what sets go by. What nodes report of themselves does not matter.
 fn sets_on_node(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     if let (Some(old), Some(new)) = (&change.old, &change.new) {
-        let taints = |node: &Object| node.view::<placement::NodeTaints>();
-        if old.labels == new.labels && taints(old) == taints(new) {
+        let same_taints = old.view::<NodeView>().taints == new.view::<NodeView>().taints;
+        if old.labels == new.labels && same_taints {
             return;
         }
     }

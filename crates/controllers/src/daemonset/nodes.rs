@@ -7,7 +7,8 @@ use corten_api::{Str, Value};
 use corten_client::Object;
 
 use super::template;
-use crate::placement::{self, NodeTaints};
+use crate::nodes::NodeView;
+use crate::placement;
 
 /// What a daemon set does on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,8 +31,8 @@ fn judge(spec: &Value, node: &Object) -> Node {
     if !(named.is_empty() || named == node.key.name) || !placement::is_required(spec, node) {
         return Node::default();
     }
-    let taints = node.view::<NodeTaints>();
+    let view = node.view::<NodeView>();
     let tolerates =
-        |effects: &[&str]| placement::tolerates(spec.items_at(&["tolerations"]), &taints.0, effects);
+        |effects: &[&str]| placement::tolerates(spec.items_at(&["tolerations"]), &view.taints, effects);
     Node { should_run: tolerates(&["NoSchedule", "NoExecute"]), may_stay: tolerates(&["NoExecute"]) }
 }

@@ -1,19 +1,21 @@
 //! Namespace: empties a namespace that is being deleted, and lets it go.
 //!
-//! Watches namespaces. Deletes everything in them of every kind the server tells of: pods first, and nothing else
+//! Watches namespaces, and the pods of those it empties. Deletes everything in them of every kind the server tells of: pods first, and nothing else
 //! until they are gone. Writes their phase and conditions, and takes `kubernetes` off their finalizers. Never
 //! touches a namespace that is not being deleted.
 
 mod conditions;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::{Value, meta, time, value};
+use corten_api::{Str, Value, meta, time, value};
 use corten_base::Clock;
 use corten_client::{Client, DeleteOptions, Error, Key, Kind, Propagation, Served, kinds};
 use corten_reconcile::{Manager, Queue};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use conditions::Findings;
 
@@ -36,15 +38,38 @@ pub(crate) fn start(manager: &Manager) {
             added.add_after(change.object().key.clone(), GRACE);
         }
     });
+    let waiting = wake_without_pods(manager, &queue);
     for _ in 0..WORKERS {
-        let drain = Drain { client: manager.client_for(NAME), clock: manager.clock().clone() };
+        let (client, clock) = (manager.client_for(NAME), manager.clock().clone());
+        let drain = Drain { client, clock, waiting: waiting.clone() };
         manager.spawn(drain.run(queue.clone()));
     }
+}
+
+/// Namespaces that wait for their pods to end.
+type Waiting = Arc<Mutex<HashSet<Str>>>;
+
+/// The end of a namespace's last pod is a reason to go on with it, sooner than pods were expected to take.
+fn wake_without_pods(manager: &Manager, queue: &Arc<Queue>) -> Waiting {
+    let waiting = Waiting::default();
+    let (woken, queue) = (waiting.clone(), queue.clone());
+    let pods = manager.caches().of(&kinds::PODS);
+    let known = Arc::downgrade(&pods);
+    pods.subscribe(move |change| {
+        let namespace = &change.object().key.namespace;
+        let is_last = || known.upgrade().is_some_and(|pods| pods.has_none_in(namespace));
+        if change.new.is_none() && woken.lock().contains(namespace) && is_last() {
+            woken.lock().remove(namespace);
+            queue.add(Key::new("", namespace.clone()));
+        }
+    });
+    waiting
 }
 
 struct Drain {
     client: Client,
     clock: Clock,
+    waiting: Waiting,
 }
 
 /// How far one kind's content in a namespace has come.
@@ -130,6 +155,8 @@ impl Drain {
         let (pods, rest): (Vec<_>, Vec<_>) =
             discovery.preferred().filter(deletable).partition(|served| served.kind == kinds::PODS);
         let mut estimate = 0;
+        // Before any is deleted: the end of the last one is not missed.
+        self.waiting.lock().insert(name.into());
         for served in pods {
             let why = format!("failed to delete pods for namespace: {name}, err: ");
             estimate = estimate.max(self.delete_kind(served, name, since, &why, findings).await);
@@ -138,6 +165,7 @@ impl Drain {
             findings.pods_first = true;
             return estimate;
         }
+        self.waiting.lock().remove(name);
         for served in rest {
             estimate = estimate.max(self.delete_kind(served, name, since, "", findings).await);
         }

@@ -70,6 +70,7 @@ fn words(plan: &Plan) -> Vec<String> {
         Action::Patch { key, .. } => format!("patch {}", key.name),
         Action::Update { object, subresource, .. } => format!("update {} {subresource}", meta::name(object)),
         Action::Post { key, .. } => format!("post {}", key.name),
+        Action::Scale { path, .. } => format!("scale {path}"),
     };
     plan.actions().map(word).collect()
 }

@@ -130,11 +130,26 @@ impl Flags {
         Ok(())
     }
 
+    /// The key that signs service-account tokens.
+    pub(super) fn signing_key(&self, pki: &ServerPki) -> anyhow::Result<SigningKey> {
+        match self.given_signing_key()? {
+            Some(key) => Ok(key),
+            None => {
+                SigningKey::from_pem(&pki.service_account_key_pem).context("reading the service-account key")
+            }
+        }
+    }
+
+    fn given_signing_key(&self) -> anyhow::Result<Option<SigningKey>> {
+        let Some(path) = &self.service_account_signing_key_file else { return Ok(None) };
+        let about = || format!("--service-account-signing-key-file {}", path.display());
+        SigningKey::from_pem(&read(path)?).with_context(about).map(Some)
+    }
+
     fn service_accounts(&self, options: &mut AuthenticationOptions) -> anyhow::Result<()> {
         let accounts = &mut options.service_accounts;
-        if let Some(path) = &self.service_account_signing_key_file {
-            let about = || format!("--service-account-signing-key-file {}", path.display());
-            accounts.signing_key = SigningKey::from_pem(&read(path)?).with_context(about)?;
+        if let Some(key) = self.given_signing_key()? {
+            accounts.signing_key = key;
         }
         if !self.service_account_key_file.is_empty() {
             accounts.keys = PublicKeys::default();

@@ -1,6 +1,5 @@
 //! Cron jobs: jobs started by the clock.
 
-mod schedule;
 mod validate;
 
 use corten_api::Value;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Status, Value, managed, resources, time};
+use corten_quota::resource_list;
 use corten_store::{Error as StoreError, Expect, Op, Txn};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::super::{Attributes, lookup, resource_list};
+use super::super::{Attributes, lookup};
 use super::QUOTAS;
 use super::check::{Quota, check};
 use super::usage::Demand;
@@ -54,12 +56,12 @@ pub(super) async fn charge(
 ) -> Result<(), Status> {
     let (answer, settled) = oneshot::channel();
     enqueue(&attributes.call.backend, attributes.namespace(), Waiting { demand, answer });
-    match tokio::time::timeout(PATIENCE, settled).await {
-        Ok(Ok(Ok(()))) => Ok(()),
-        Ok(Ok(Err(Refusal::Quota(why)))) => Err(attributes.forbidden(object, why)),
-        Ok(Ok(Err(Refusal::Store(status)))) => Err(status),
-        Ok(Err(_)) => Err(Status::internal("resource quota evaluation was given up")),
-        Err(_) => Err(Status::internal("resource quota evaluation timed out")),
+    match attributes.call.backend.clock.timeout(PATIENCE, settled).await {
+        Some(Ok(Ok(()))) => Ok(()),
+        Some(Ok(Err(Refusal::Quota(why)))) => Err(attributes.forbidden(object, why)),
+        Some(Ok(Err(Refusal::Store(status)))) => Err(status),
+        Some(Err(_)) => Err(Status::internal("resource quota evaluation was given up")),
+        None => Err(Status::internal("resource quota evaluation timed out")),
     }
 }
 
@@ -151,7 +153,7 @@ fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
     let old = object.parsed();
     let mut new = old.clone();
     new.set(&["status", "used"], resource_list::write(&quota.used));
-    own(old, &mut new, (cache.form.rules.reset_fields)("status"));
+    own(old, &mut new, backend.clock.now(), (cache.form.rules.reset_fields)("status"));
     Some(Op::Put {
         key: object.key.clone(),
         expect: Expect::ModRevision(object.revision),
@@ -161,7 +163,7 @@ fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
 }
 
 /// Records that this server owns what it charged.
-fn own(old: &Value, new: &mut Value, resets: &'static [corten_registry::Path]) {
+fn own(old: &Value, new: &mut Value, now: Timestamp, resets: &'static [corten_registry::Path]) {
     let Some(schema) = resources::schema_of("", "v1", "ResourceQuota") else { return };
     let filter = managed::Filter::Exclude(managed::Set::of_fields(resets));
     let context = managed::Context {
@@ -169,7 +171,7 @@ fn own(old: &Value, new: &mut Value, resets: &'static [corten_registry::Path]) {
         api_version: "v1",
         manager: MANAGER,
         subresource: "status",
-        now: &time::format(jiff::Timestamp::now()),
+        now: &time::format(now),
         filter: Some(&filter),
     };
     managed::update(&context, Some(old), new);

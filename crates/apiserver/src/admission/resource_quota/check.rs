@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use corten_api::{Str, Value, meta};
+use corten_quota::{Item, Measure, ResourceList, Scope, must_be_stated, resource_list};
 
-use super::super::resource_list::{self, ResourceList};
-use super::pods;
-use super::scopes::{self, Scope};
-use super::usage::{Demand, Item, Measure};
+use super::usage::Demand;
 
 /// A quota with what is charged to it so far.
 #[derive(Debug, Clone)]
@@ -26,7 +24,7 @@ impl Quota {
             name: meta::name(quota).to_owned(),
             hard: resource_list::read(quota.at(&["status", "hard"])),
             used: resource_list::read(quota.at(&["status", "used"])),
-            scopes: scopes::of_quota(quota),
+            scopes: Scope::all(quota),
             charged: false,
         }
     }
@@ -111,7 +109,7 @@ pub(super) fn check(quotas: &mut Vec<Quota>, demand: &Demand) -> Result<(), Stri
 fn missing(item: &Item, restricted: &BTreeSet<&str>) -> Option<String> {
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (container, stated) in &item.containers {
-        for name in restricted.iter().filter(|name| pods::must_be_stated(name) && !stated.contains(name)) {
+        for name in restricted.iter().filter(|name| must_be_stated(name) && !stated.contains(name)) {
             missing.entry(name).or_default().insert(container);
         }
     }

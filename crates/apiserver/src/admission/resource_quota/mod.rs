@@ -6,13 +6,10 @@
 //! deleted: a quota whose limits it has not taken up yet is not enforced, and one whose use it has not
 //! counted lets nothing pass.
 //!
-//! `usage` measures a write, `check` holds it against quotas (both pure), `charge` writes what was charged.
+//! `usage` measures a write (by rules it shares with that controller), `check` holds it against quotas (both pure), `charge` writes what was charged.
 
 mod charge;
 mod check;
-mod claims;
-mod pods;
-mod scopes;
 #[cfg(test)]
 mod tests;
 mod usage;

@@ -1,11 +1,10 @@
 //! Quotas against demands, in tables.
 
 use corten_api::{Value, json, value};
+use corten_quota::{Item, Measure, Neighbours, resource_list};
 
-use super::super::resource_list;
 use super::check::{Quota, check};
-use super::pods;
-use super::usage::{Demand, Item, Measure};
+use super::usage::Demand;
 
 fn tree(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -18,12 +17,24 @@ fn quota(hard: &str, used: &str) -> Quota {
     }))
 }
 
+struct Nobody;
+
+impl Neighbours for Nobody {
+    fn pod(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn resource_claims(&self) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
 fn pod_item(resources: &str) -> Item {
     let pod = value!({
         "spec": {"containers": [{"name": "c", "resources": (tree(resources))}]},
         "status": {"qosClass": "Burstable"},
     });
-    pods::item(&pod, jiff::Timestamp::UNIX_EPOCH)
+    Measure::Pods.item(&pod, &Nobody, jiff::Timestamp::UNIX_EPOCH)
 }
 
 fn pod(resources: &str) -> Demand {

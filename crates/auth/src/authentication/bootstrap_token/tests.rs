@@ -88,3 +88,10 @@ fn everything_else_is_nobody() {
     deleting.set(&["metadata", "deletionTimestamp"], "2024-06-01T00:00:00Z");
     assert_eq!(user(&deleting), None);
 }
+
+#[test]
+fn signatures_are_those_of_others() {
+    let content = "Hello from the other side. I must have called a thousand times.";
+    let expected = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
+    assert_eq!(sign(content, "joshua", "my voice is my passcode"), expected);
+}

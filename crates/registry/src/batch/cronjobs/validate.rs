@@ -1,9 +1,9 @@
 //! What a cron job may be: a schedule in some time zone, and a job without a selector yet.
 
+use corten_api::schedule::{self, Schedule};
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
-use super::schedule;
 use crate::batch::jobs::spec_warnings;
 use crate::batch::jobs::validate::validate_spec;
 use crate::prepare::same;
@@ -74,7 +74,7 @@ fn validate_schedule(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: 
     if schedule.is_empty() {
         return;
     }
-    if let Err(why) = schedule::parse(schedule) {
+    if let Err(why) = Schedule::parse(schedule) {
         errors.invalid(*at, &Value::from(schedule), why);
     }
     if !schedule.contains("TZ") {

@@ -1,0 +1,198 @@
+//! `corten bench scheduler`: upstream's workloads, end to end. Nodes are objects without anything behind them, as in
+//! upstream's own measurements; pods are created through the API server as fast as it takes them, and it is measured
+//! until the last of them has a node.
+
+mod workloads;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use corten_api::{Value, json, meta, value};
+
+use crate::http::{Connection, write_request};
+use crate::load::{self, Job};
+use crate::process::{self, ServerProcess};
+use crate::report::Report;
+use crate::usage;
+use workloads::{FIRST_NAMESPACE, SECOND_NAMESPACE, WORKLOADS, Workload};
+
+const CONNECTIONS: usize = 32;
+const ASK_EVERY: Duration = Duration::from_millis(20);
+const LIMIT: Duration = Duration::from_secs(600);
+/// What upstream turns off too when it measures its scheduler.
+const WITHOUT: &str = "ServiceAccount,TaintNodesByCondition,Priority";
+
+/// What to measure, and how much of it.
+#[derive(Clone, Debug)]
+pub struct SchedulerOptions {
+    pub workload: String,
+    pub nodes: usize,
+    /// The workload's own number unless it is said.
+    pub pods: Option<usize>,
+    /// Where to make the temporary data directory.
+    pub work_dir: PathBuf,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        let workload = WORKLOADS[0].name.to_owned();
+        SchedulerOptions { workload, nodes: 5000, pods: None, work_dir: env::temp_dir() }
+    }
+}
+
+/// Runs one workload on a server of its own, which it ends.
+pub async fn scheduler(options: SchedulerOptions) -> anyhow::Result<Report> {
+    let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+    let workload = Workload::named(&options.workload).with_context(|| {
+        format!("there is no workload called {}; workloads are {}", options.workload, names.join(", "))
+    })?;
+    ensure!(options.nodes > 0, "there must be nodes");
+    let dir = tempfile::Builder::new()
+        .prefix("corten-bench-")
+        .tempdir_in(&options.work_dir)
+        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+    let server = start(dir.path()).await?;
+    let mut report = Report::default();
+    let outcome = measure(&options, workload, &server, &mut report).await;
+    outcome.with_context(|| process::tail(&dir.path().join("log")))?;
+    server.stop().await?;
+    Ok(report)
+}
+
+async fn start(dir: &Path) -> anyhow::Result<ServerProcess> {
+    let this_program = env::current_exe().context("cannot find this program")?;
+    let data_dir = dir.join("data");
+    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.clone().into()];
+    arguments.extend(["--bind-address", "127.0.0.1", "--secure-port", "0"].map(Into::into));
+    arguments
+        .extend(["--disable", "controller-manager", "--disable-admission-plugins", WITHOUT].map(Into::into));
+    let kubeconfig = data_dir.join("admin.kubeconfig");
+    ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
+}
+
+async fn measure(
+    options: &SchedulerOptions,
+    workload: &'static Workload,
+    server: &ServerProcess,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for namespace in [FIRST_NAMESPACE, SECOND_NAMESPACE] {
+        let object = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (namespace)}});
+        create(server, 1, "/api/v1/namespaces", move |_| object.clone()).await?;
+    }
+    create(server, options.nodes, "/api/v1/nodes", |index| workload.node(index)).await?;
+    let before = options.nodes * workload.before_per_ten_nodes / 10;
+    let pods = options.pods.unwrap_or(workload.pods);
+    if workload.has_volumes() {
+        create(server, options.nodes, "/apis/storage.k8s.io/v1/csinodes", |index| workload.csi_node(index))
+            .await?;
+        volumes(server, FIRST_NAMESPACE, before, |index| workload.pod_before(index)).await?;
+        volumes(server, SECOND_NAMESPACE, pods, |index| workload.pod(index)).await?;
+    }
+    create(server, before, &pods_of(FIRST_NAMESPACE), |index| workload.pod_before(index)).await?;
+    scheduled(server, FIRST_NAMESPACE).await?;
+    create(server, workload.hopeless, &pods_of(FIRST_NAMESPACE), Workload::hopeless_pod).await?;
+    let (cpu, idle) = (usage::cpu_seconds(server.pid)?, usage::resident_mb(server.pid)?);
+    let started = Instant::now();
+    create(server, pods, &pods_of(SECOND_NAMESPACE), |index| workload.pod(index)).await?;
+    let created = started.elapsed().as_secs_f64();
+    scheduled(server, SECOND_NAMESPACE).await?;
+    let took = started.elapsed().as_secs_f64();
+    let rate = pods as f64 / took;
+    report.phase("schedule").set("nodes", options.nodes as f64).set("pods", pods as f64);
+    report.phase("schedule").set("pods_per_s", rate).set("took_s", took).set("creating_s", created);
+    report.phase("schedule").set("cpu_s", usage::cpu_seconds(server.pid)? - cpu);
+    report.phase("schedule").set("times_upstreams_floor", rate / workload.floor);
+    report.phase("memory").set("before_mb", idle).set("rss_mb", usage::resident_mb(server.pid)?);
+    Ok(())
+}
+
+fn pods_of(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods")
+}
+
+/// Creates objects, many at a time.
+async fn create(
+    server: &ServerProcess,
+    count: usize,
+    path: &str,
+    object: impl Fn(usize) -> Value + Send + Sync + 'static,
+) -> anyhow::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let (host, path) = (server.target.host.clone(), path.to_owned());
+    let request = Box::new(move |index: usize, out: &mut Vec<u8>| {
+        let body = json::write_to_string(&object(index));
+        write_request(
+            out,
+            &host,
+            "POST",
+            format_args!("{path}"),
+            Some(("application/json", body.as_bytes())),
+        );
+    });
+    let job = Job { connections: CONNECTIONS.min(count), total: count, request, observe: None };
+    let outcome = load::run(&server.target, job).await?;
+    ensure!(outcome.errors == 0, "{} requests failed: {:?}", outcome.errors, outcome.first_error);
+    Ok(())
+}
+
+/// A bound claim and its volume for every pod.
+async fn volumes(
+    server: &ServerProcess,
+    namespace: &'static str,
+    count: usize,
+    pod: impl Fn(usize) -> Value + Send + Sync + 'static,
+) -> anyhow::Result<()> {
+    let pod = Arc::new(pod);
+    let named = pod.clone();
+    let volume = move |index: usize| {
+        let name = meta::name(&named(index)).to_owned();
+        value!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": (name.clone())},
+            "spec": {
+                "accessModes": ["ReadOnlyMany"], "capacity": {"storage": "1Gi"},
+                "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": (name.clone())},
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"namespace": (namespace), "name": (name)},
+            },
+        })
+    };
+    create(server, count, "/api/v1/persistentvolumes", volume).await?;
+    let claim = move |index: usize| {
+        let name = meta::name(&pod(index)).to_owned();
+        let annotations = value!({"pv.kubernetes.io/bind-completed": "true"});
+        value!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": (name.clone()), "namespace": (namespace), "annotations": (annotations)},
+            "spec": {
+                "accessModes": ["ReadOnlyMany"], "resources": {"requests": {"storage": "1Gi"}},
+                "volumeName": (name), "storageClassName": "",
+            },
+        })
+    };
+    create(server, count, &format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), claim).await
+}
+
+/// Waits until every pod of a namespace has a node.
+async fn scheduled(server: &ServerProcess, namespace: &str) -> anyhow::Result<()> {
+    let mut request = Vec::new();
+    let path = format!("{}?fieldSelector=spec.nodeName%3D&limit=1", pods_of(namespace));
+    write_request(&mut request, &server.target.host, "GET", format_args!("{path}"), None);
+    let mut connection = Connection::open(&server.target).await.context("cannot connect to the server")?;
+    let started = Instant::now();
+    loop {
+        let mut answer = Vec::new();
+        let status = connection.request(&request, &mut |data| answer.extend_from_slice(data)).await?;
+        ensure!(status == 200, "the server refused to list: {status}: {}", load::excerpt(&answer));
+        let list = json::parse(&answer).context("the list of pods cannot be read")?;
+        let Some(waiting) = list.items_at(&["items"]).first() else { return Ok(()) };
+        ensure!(started.elapsed() < LIMIT, "{} has no node after {LIMIT:?}", meta::name(waiting));
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}

@@ -1,0 +1,6 @@
+//! What autoscalers make of metrics, step by step.
+
+mod behaviors;
+mod calculations;
+mod reports;
+mod scene;

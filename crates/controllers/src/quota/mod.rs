@@ -1,0 +1,241 @@
+//! ResourceQuota: how much of its quotas a namespace uses.
+//!
+//! Owns the status of quotas: it takes up their limits, and counts what is there by the same rules by which the
+//! API server charges writes. Watches quotas, and of all other kinds those that some quota limits. Counts anew
+//! when a quota changes, when something is deleted or takes less, and every few minutes.
+//!
+//! The API server charges a write before it happens. So nothing is given back until a quota has been quiet for a
+//! moment: what was charged is there by then, or never will be. Creations are not looked at, as they are charged.
+
+mod counted;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::quantity::{Format, Quantity};
+use corten_api::{Str, Value};
+use corten_client::{Caches, Key, Object, View, kinds};
+use corten_quota::resource_list::{self, ResourceList};
+use corten_quota::{Measure, Neighbours, Scope};
+use corten_reconcile::{Action, Controller, Manager, Plan, Watch};
+use jiff::Timestamp;
+
+use counted::Counted;
+
+const NAME: &str = "resourcequota-controller";
+/// How long a write takes at most from being charged to being seen.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How quotas are kept.
+#[derive(Debug, Clone)]
+pub struct QuotaOptions {
+    /// How often everything is counted anew.
+    pub sync_period: Duration,
+    /// How many quotas are worked on at a time.
+    pub concurrent_syncs: usize,
+}
+
+impl Default for QuotaOptions {
+    fn default() -> QuotaOptions {
+        QuotaOptions { sync_period: Duration::from_secs(300), concurrent_syncs: 5 }
+    }
+}
+
+pub(crate) fn start(manager: &Manager, options: QuotaOptions) {
+    if !manager.is_selected(NAME) {
+        return;
+    }
+    let counted = Arc::new(Counted::new(manager.caches().clone(), manager.clock().clone()));
+    counted.listen();
+    if let Some(queue) = manager.run(Quotas { options, counted: counted.clone() }) {
+        counted.wake(queue);
+    }
+    manager.spawn(counted.follow_kinds(manager.client_for(NAME)));
+}
+
+/// What is read off quotas when something they may limit changes.
+#[derive(Debug)]
+struct QuotaView {
+    limited: Box<[Str]>,
+}
+
+impl View for QuotaView {
+    fn of(quota: &Value) -> QuotaView {
+        let list = resource_list::read(quota.at(&["spec", "hard"]));
+        QuotaView { limited: list.into_keys().collect() }
+    }
+}
+
+struct Quotas {
+    options: QuotaOptions,
+    counted: Arc<Counted>,
+}
+
+/// What matters for one quota.
+#[derive(Debug, Default)]
+struct World {
+    /// `None` if it is gone, or what it limits is not known yet.
+    quota: Option<Value>,
+    /// Everything of the kinds it limits.
+    objects: Vec<(Measure, Vec<Arc<Object>>)>,
+    /// When it was last seen to change.
+    changed: Option<Timestamp>,
+    /// Whether some of what it limits has still to be seen.
+    is_behind: bool,
+}
+
+impl Controller for Quotas {
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn watches(&self) -> Vec<Watch> {
+        vec![Watch {
+            kind: &kinds::RESOURCE_QUOTAS,
+            keys: |_, change, keys| {
+                // The status is this controller's own, or the API server's charges.
+                let limits = |quota: &Arc<Object>| quota.tree().get("spec").cloned();
+                let is_same =
+                    matches!((&change.old, &change.new), (Some(a), Some(b)) if limits(a) == limits(b));
+                if !is_same {
+                    keys.push(change.object().key.clone());
+                }
+            },
+        }]
+    }
+
+    fn observe(&self, caches: &Caches, key: &Key) -> World {
+        let Some(object) = caches.of(&kinds::RESOURCE_QUOTAS).get(key) else { return World::default() };
+        let limited = &object.view::<QuotaView>().limited;
+        let Some(counted) = self.counted.kinds_of(limited) else { return World::default() };
+        let is_behind = counted.iter().any(|(_, cache)| !cache.is_synced());
+        let objects = counted.into_iter().map(|(measure, cache)| (measure, cache.list(&key.namespace)));
+        World {
+            quota: Some(object.tree()),
+            objects: objects.collect(),
+            changed: self.counted.changed(key),
+            is_behind,
+        }
+    }
+
+    fn plan(&self, _: &Key, world: &World, now: Timestamp) -> Plan {
+        world.plan(self.options.sync_period, now)
+    }
+
+    fn workers(&self) -> usize {
+        self.options.concurrent_syncs
+    }
+}
+
+impl World {
+    fn plan(&self, sync_period: Duration, now: Timestamp) -> Plan {
+        let Some(quota) = &self.quota else { return Plan::done() };
+        if self.is_behind {
+            return Plan::done().retry();
+        }
+        let noise = self.changed.map_or(Duration::ZERO, |at| {
+            QUIET.saturating_sub(Duration::try_from(now.duration_since(at)).unwrap_or_default())
+        });
+        let is_quiet = noise.is_zero();
+        let again = Plan::done().again_after(if is_quiet { sync_period } else { noise });
+        let list = |path: [&str; 2]| resource_list::read(quota.at(&path));
+        let (hard, known) = (list(["spec", "hard"]), list(["status", "used"]));
+        let is_taken_up = is_equal(&hard, &list(["status", "hard"]));
+        let is_counted = hard.keys().eq(known.keys());
+        if is_taken_up && is_counted && !is_quiet {
+            return again;
+        }
+        let mut used = usage(quota, &self.objects, now);
+        if !is_quiet {
+            give_nothing_back(&mut used, &known);
+        }
+        if is_taken_up && is_equal(&used, &known) {
+            return again;
+        }
+        let mut object = quota.clone();
+        let hard = quota.at(&["spec", "hard"]).cloned().unwrap_or_else(Value::object);
+        object.set(&["status", "hard"], hard);
+        object.set(&["status", "used"], resource_list::write(&used));
+        again.then(Action::Update { kind: &kinds::RESOURCE_QUOTAS, object, subresource: "status" })
+    }
+}
+
+fn is_equal(a: &ResourceList, b: &ResourceList) -> bool {
+    a.len() == b.len()
+        && a.iter().all(|(name, amount)| b.get(name).is_some_and(|b| b.quantity == amount.quantity))
+}
+
+fn give_nothing_back(used: &mut ResourceList, known: &ResourceList) {
+    let mut known = known.clone();
+    known.retain(|name, _| used.contains_key(name));
+    resource_list::raise(used, &known);
+}
+
+/// How much of what a quota limits is used. What nobody can count stays as it was.
+fn usage(quota: &Value, objects: &[(Measure, Vec<Arc<Object>>)], now: Timestamp) -> ResourceList {
+    let hard = resource_list::read(quota.at(&["spec", "hard"]));
+    let scopes = Scope::all(quota);
+    let neighbours = Namespace::of(objects);
+    let mut used = resource_list::read(quota.at(&["status", "used"]));
+    used.retain(|name, _| hard.contains_key(name));
+    for name in hard.keys().filter(|name| objects.iter().any(|(measure, _)| measure.knows(name))) {
+        used.insert(name.clone(), Quantity::new(0, Format::DecimalSi).into());
+    }
+    for (measure, objects) in objects {
+        for object in objects {
+            let mut item = measure.item(&object.tree(), &neighbours, now);
+            if scopes.iter().all(|scope| scope.holds(&item.facts)) {
+                item.usage.retain(|name, _| hard.contains_key(name) && measure.knows(name));
+                add(&mut used, &item.usage);
+            }
+        }
+    }
+    used
+}
+
+/// Adds amounts; the first of each says in which notation the sum is written.
+fn add(sum: &mut ResourceList, more: &ResourceList) {
+    for (name, amount) in more {
+        let mut quantity = amount.quantity;
+        if let Some(known) = sum.get(name).filter(|known| !known.quantity.is_zero()) {
+            quantity = known.quantity;
+            quantity.add(amount.quantity);
+        }
+        sum.insert(name.clone(), quantity.into());
+    }
+}
+
+/// What is in a quota's namespace.
+struct Namespace<'a> {
+    pods: HashMap<&'a str, &'a Arc<Object>>,
+    claims: &'a [Arc<Object>],
+}
+
+impl<'a> Namespace<'a> {
+    fn of(objects: &'a [(Measure, Vec<Arc<Object>>)]) -> Namespace<'a> {
+        let (mut pods, mut claims) = (HashMap::new(), &[][..]);
+        for (measure, objects) in objects {
+            match measure {
+                Measure::Pods => pods = objects.iter().map(|pod| (pod.key.name.as_str(), pod)).collect(),
+                Measure::ResourceClaims(_) => claims = objects,
+                _ => {}
+            }
+        }
+        Namespace { pods, claims }
+    }
+}
+
+impl Neighbours for Namespace<'_> {
+    fn pod(&self, name: &str) -> Option<Value> {
+        self.pods.get(name).map(|pod| pod.tree())
+    }
+
+    fn resource_claims(&self) -> Vec<Value> {
+        self.claims.iter().map(|claim| claim.tree()).collect()
+    }
+}

@@ -1,0 +1,34 @@
+//! What controllers can be told on the command line: upstream's flags, with upstream's defaults.
+
+use corten_controllers::Options;
+
+use super::credentials::CredentialFlags;
+use super::network_flags::NetworkFlags;
+use super::node_flags::{AddressDefaults, NodeFlags};
+use super::storage_flags::StorageFlags;
+use super::workload_flags::WorkloadFlags;
+
+#[derive(clap::Args)]
+pub(crate) struct ControllerFlags {
+    #[command(flatten)]
+    workloads: WorkloadFlags,
+    #[command(flatten)]
+    credentials: CredentialFlags,
+    #[command(flatten)]
+    network: NetworkFlags,
+    #[command(flatten)]
+    nodes: NodeFlags,
+    #[command(flatten)]
+    storage: StorageFlags,
+}
+
+impl ControllerFlags {
+    /// Puts what was said into the options.
+    pub(crate) fn apply(&self, options: &mut Options, addresses: &AddressDefaults<'_>) -> anyhow::Result<()> {
+        self.workloads.apply(options);
+        self.credentials.apply(options);
+        self.network.apply(options);
+        self.storage.apply(options);
+        self.nodes.apply(options, addresses).map_err(anyhow::Error::msg)
+    }
+}

@@ -1,0 +1,56 @@
+//! `corten scheduler`: the scheduler alone, against any Kubernetes API server.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context;
+use corten_api::yaml;
+use corten_reconcile::Manager;
+use corten_scheduler::{Config, Metrics};
+
+use crate::component::{Component, Flags};
+
+pub(crate) const AGENT: &str = "kube-scheduler/v1.37.0";
+const SCHEDULER: Component = Component { name: "kube-scheduler", port: 10259, agent: AGENT };
+
+// As upstream's, a flag that is given twice counts the second time.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: Flags,
+    /// A KubeSchedulerConfiguration.
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
+    let config = match &args.config {
+        Some(path) => read(path, &mut args.flags)?,
+        None => Config::default(),
+    };
+    let working: Arc<OnceLock<Arc<Metrics>>> = Arc::default();
+    let told = working.clone();
+    let metrics = Arc::new(move || told.get().map(|metrics| metrics.text()).unwrap_or_default());
+    SCHEDULER.run(&args.flags, metrics, |ready| {
+        let same = ready.client.clone();
+        let manager = Manager::new(ready.client.clone(), Box::new(move |_| same.clone()), ready.clock);
+        // Set once: a process leads once.
+        let _ = working.set(corten_scheduler::start(&manager, ready.client, config));
+        tracing::info!("scheduling");
+        Ok(manager)
+    })
+}
+
+/// Reads a configuration. What it says about the process, rather than about scheduling, counts like flags.
+fn read(path: &Path, flags: &mut Flags) -> anyhow::Result<Config> {
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
+    let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("reading {shown}"))?;
+    let kubeconfig = value.str_at(&["clientConnection", "kubeconfig"]).filter(|path| !path.is_empty());
+    flags.kubeconfig = flags.kubeconfig.take().or_else(|| kubeconfig.map(PathBuf::from));
+    if value.bool_at(&["leaderElection", "leaderElect"]) == Some(false) {
+        flags.leader_elect = false;
+    }
+    Config::of(&value).with_context(|| format!("reading {shown}"))
+}

@@ -1,0 +1,148 @@
+//! What a container and its pod may use, in the numbers the kernel knows.
+//!
+//! Pure; the numbers are upstream's, so that a pod weighs the same on any node.
+
+use corten_api::Value;
+use corten_api::quantity::Quantity;
+use corten_container::LinuxContainerResources;
+
+use crate::pod::{Container, Pod};
+
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
+const SHARES_PER_CPU: i64 = 1024;
+/// Microseconds over which a quota is spent.
+pub(crate) const CPU_PERIOD: i64 = 100_000;
+const MIN_QUOTA: i64 = 1000;
+
+/// Below this nothing is ever killed for want of memory before others.
+const GUARANTEED_OOM: i64 = -997;
+const BEST_EFFORT_OOM: i64 = 1000;
+
+/// How well a pod is served when there is not enough for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+impl Qos {
+    /// As the API server found it.
+    pub fn of(pod: &Pod) -> Qos {
+        match pod.tree().str_at(&["status", "qosClass"]) {
+            Some("Guaranteed") => Qos::Guaranteed,
+            Some("Burstable") => Qos::Burstable,
+            _ => Qos::BestEffort,
+        }
+    }
+
+    /// Where pods of this class have their cgroups, below the root of all pods.
+    pub fn cgroup(self) -> &'static str {
+        match self {
+            Qos::Guaranteed => "",
+            Qos::Burstable => "burstable",
+            Qos::BestEffort => "besteffort",
+        }
+    }
+}
+
+/// A pod's cgroup, such as `/kubepods/burstable/pod<uid>`.
+pub(crate) fn cgroup_of(pod: &Pod) -> String {
+    match Qos::of(pod).cgroup() {
+        "" => format!("/kubepods/pod{}", pod.uid()),
+        class => format!("/kubepods/{class}/pod{}", pod.uid()),
+    }
+}
+
+/// What is listed under `requests` or `limits`.
+pub(crate) fn listed(resources: &Value, list: &str, name: &str) -> Option<Quantity> {
+    Quantity::parse(resources.str_at(&[list, name])?).ok()
+}
+
+/// What a container asks for; what it may use at most stands for what it does not say.
+fn request(resources: &Value, name: &str) -> Option<Quantity> {
+    listed(resources, "requests", name).or_else(|| listed(resources, "limits", name))
+}
+
+pub(crate) fn shares(milli_cpu: i64) -> i64 {
+    if milli_cpu == 0 {
+        return MIN_SHARES;
+    }
+    (milli_cpu * SHARES_PER_CPU / 1000).clamp(MIN_SHARES, MAX_SHARES)
+}
+
+pub(crate) fn quota(milli_cpu: i64) -> i64 {
+    if milli_cpu == 0 { 0 } else { (milli_cpu * CPU_PERIOD / 1000).max(MIN_QUOTA) }
+}
+
+/// What the runtime is told of a container. `memory` is all that the node has.
+pub(crate) fn of_container(pod: &Pod, container: &Container, memory: i64) -> LinuxContainerResources {
+    let empty = Value::object();
+    let resources = container.tree.get("resources").unwrap_or(&empty);
+    let milli = |quantity: Option<Quantity>| quantity.map_or(0, |q| q.milli_value());
+    let limit = milli(listed(resources, "limits", "cpu"));
+    LinuxContainerResources {
+        cpu_shares: shares(milli(request(resources, "cpu"))),
+        cpu_quota: quota(limit),
+        cpu_period: if limit == 0 { 0 } else { CPU_PERIOD },
+        memory_limit_in_bytes: listed(resources, "limits", "memory").map_or(0, |q| q.value()),
+        oom_score_adj: oom_score(pod, resources, memory),
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// How readily the kernel kills a container when memory runs out: the more of the node it asked for, the later.
+fn oom_score(pod: &Pod, resources: &Value, memory: i64) -> i64 {
+    let critical = pod.tree().int_at(&["spec", "priority"]).is_some_and(|p| p >= 2_000_001_000);
+    match Qos::of(pod) {
+        _ if critical => GUARANTEED_OOM,
+        Qos::Guaranteed => GUARANTEED_OOM,
+        Qos::BestEffort => BEST_EFFORT_OOM,
+        Qos::Burstable => {
+            let asked = request(resources, "memory").map_or(0, |q| q.value());
+            let score = 1000 - 1000 * asked / memory.max(1);
+            score.clamp(1000 + GUARANTEED_OOM, BEST_EFFORT_OOM - 1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+    use crate::pod::Source;
+
+    fn resources(class: &str, resources: Value) -> LinuxContainerResources {
+        let tree = value!({
+            "spec": {"containers": [{"name": "a", "resources": (resources)}]},
+            "status": {"qosClass": (class)},
+        });
+        let pod = Pod::new(tree, Source::Api);
+        of_container(&pod, &pod.containers()[0], 4_000_000_000)
+    }
+
+    #[test]
+    fn cpu_is_shares_and_quota() {
+        let both = resources("Burstable", value!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1500m"}}));
+        assert_eq!((both.cpu_shares, both.cpu_quota, both.cpu_period), (102, 150_000, 100_000));
+        let limit = resources("Burstable", value!({"limits": {"cpu": "2"}}));
+        assert_eq!((limit.cpu_shares, limit.cpu_quota), (2048, 200_000));
+        let none = resources("BestEffort", value!({}));
+        assert_eq!((none.cpu_shares, none.cpu_quota, none.cpu_period), (2, 0, 0));
+        let tiny = resources("Burstable", value!({"limits": {"cpu": "1m"}}));
+        assert_eq!((tiny.cpu_shares, tiny.cpu_quota), (2, 1000));
+    }
+
+    #[test]
+    fn who_asked_for_more_memory_is_killed_later() {
+        let score =
+            |class, memory: &str| resources(class, value!({"requests": {"memory": (memory)}})).oom_score_adj;
+        assert_eq!(score("Guaranteed", "1"), -997);
+        assert_eq!(score("BestEffort", "0"), 1000);
+        assert_eq!(score("Burstable", "0"), 999);
+        assert_eq!(score("Burstable", "1G"), 750);
+        assert_eq!(score("Burstable", "4G"), 3);
+    }
+}

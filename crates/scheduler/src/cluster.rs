@@ -1,0 +1,14 @@
+//! Everything a decision is made from.
+
+use crate::budgets::Budgets;
+use crate::snapshot::Snapshot;
+use crate::storage::Storage;
+use crate::workloads::Workloads;
+
+#[derive(Default)]
+pub(crate) struct Cluster {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) workloads: Workloads,
+    pub(crate) budgets: Budgets,
+    pub(crate) storage: Storage,
+}

@@ -1,0 +1,122 @@
+use corten_api::value;
+
+use super::*;
+use crate::config::Config;
+use crate::testing::{NodeBuilder, Scene, node, pod};
+
+struct Test {
+    scene: Scene,
+    profile: Profile,
+    search: Search,
+}
+
+impl Test {
+    fn new(nodes: impl IntoIterator<Item = NodeBuilder>) -> Test {
+        let profile = Config::default().profiles.remove(0);
+        Test { scene: Scene::new(nodes), profile, search: Search::new(0, Random::new(7)) }
+    }
+
+    /// The node a pod gets, or why it gets none.
+    fn decide(&mut self, pod: &Pod) -> String {
+        match self.search.decide(&mut self.profile, &mut self.scene.cluster, pod) {
+            Decision::Node(at) => self.scene.cluster.snapshot.name(at).to_string(),
+            Decision::NoNodes => "no nodes".to_owned(),
+            Decision::Unschedulable(diagnosis) => diagnosis.message(),
+        }
+    }
+}
+
+#[test]
+fn the_best_node_is_taken() {
+    let mut test = Test::new([node("full"), node("empty"), node("cordoned").cordoned()]);
+    test.scene.put(pod("there").requests(value!({"cpu": "4", "memory": "16Gi"})).build(), "full");
+    assert_eq!(test.decide(&pod("p").requests(value!({"cpu": "1", "memory": "4Gi"})).build()), "empty");
+}
+
+#[test]
+fn equals_are_all_taken_in_time() {
+    let mut test = Test::new([node("a"), node("b"), node("c")]);
+    let mut found: Vec<String> = (0..50).map(|_| test.decide(&pod("p").build())).collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found, ["a", "b", "c"]);
+}
+
+#[test]
+fn named_nodes_are_the_only_ones() {
+    let mut test = Test::new([node("a"), node("b").cordoned(), node("c")]);
+    let on = |name: &str| {
+        let fields = value!([{"key": "metadata.name", "operator": "In", "values": [(name)]}]);
+        let terms = value!({"nodeSelectorTerms": [{"matchFields": (fields)}]});
+        pod("p")
+            .spec(
+                "affinity",
+                value!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": (terms)}}),
+            )
+            .build()
+    };
+    assert_eq!(test.decide(&on("c")), "c");
+    let refused = "0/3 nodes are available: 1 node(s) were unschedulable, \
+                   2 node(s) didn't satisfy plugin(s) [NodeAffinity].";
+    assert_eq!(test.decide(&on("b")), refused);
+    let unknown = "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity].";
+    assert_eq!(test.decide(&on("z")), unknown);
+}
+
+#[test]
+fn every_reason_is_told() {
+    let mut test = Test::new([node("a").cordoned(), node("b").taint("k", "v", "NoExecute"), node("c")]);
+    let pod = pod("p").spec("nodeSelector", value!({"disk": "ssd"})).build();
+    let told = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
+                1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.";
+    assert_eq!(test.decide(&pod), told);
+}
+
+#[test]
+fn enough_nodes_are_enough() {
+    let search = |percentage| Search::new(percentage, Random::new(1));
+    let profile = |percentage| {
+        let mut profile = Config::default().profiles.remove(0);
+        profile.percentage = percentage;
+        profile
+    };
+    for (all, percentage, own, expected) in [
+        (50, 0, None, 50),
+        (100, 0, None, 100),
+        (1000, 0, None, 420),
+        (5000, 0, None, 500),
+        (6000, 0, None, 300),
+        (50_000, 0, None, 2500),
+        (1000, 30, None, 300),
+        (1000, 30, Some(70), 700),
+        (1000, 100, None, 1000),
+        (200, 10, None, 100),
+    ] {
+        assert_eq!(search(percentage).enough(&profile(own), all), expected, "{all} {percentage} {own:?}");
+    }
+}
+
+#[test]
+fn a_search_goes_on_where_the_last_one_ended() {
+    let mut test = Test::new((0..400).map(|at| node(&format!("n{at}"))));
+    let enough = test.search.enough(&test.profile, 400);
+    test.decide(&pod("p").build());
+    assert_eq!(test.search.start, enough);
+    for _ in 0..9 {
+        test.decide(&pod("p").build());
+    }
+    assert_eq!(test.search.start, enough * 10 % 400);
+}
+
+#[test]
+fn room_for_pods_that_wait_is_kept() {
+    let tiny = || node("a").allocatable(value!({"cpu": "2", "memory": "8Gi", "pods": "10"}));
+    let mut test = Test::new([tiny()]);
+    let important = Arc::new(pod("important").priority(10).requests(value!({"cpu": "2"})).build());
+    test.scene.cluster.snapshot.nominated.set(&important, "a");
+    let asking = |priority| pod("p").priority(priority).requests(value!({"cpu": "1"})).build();
+    assert!(test.decide(&asking(1)).contains("Insufficient cpu"));
+    assert_eq!(test.decide(&asking(11)), "a", "for those who are more important it does not count");
+    assert_eq!(test.decide(&important), "a");
+    assert_eq!(test.scene.cluster.snapshot.room(0).pods, 0, "nothing is left behind");
+}

@@ -1,0 +1,329 @@
+//! The scheduler without its surroundings: takes in what changed, says what to do next. Synchronous and deterministic
+//! but for the choice among equals.
+//!
+//! *Invariant:* a pod that was given a node counts on it from then on, whether or not the server knows yet, until the
+//! server refuses or the pod is gone. A pod is never in the queue and on a node at once.
+
+mod preempting;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use corten_api::{Map, Str, Value};
+use corten_client::Key;
+use jiff::Timestamp;
+
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::cycle::{Decision, Search};
+use crate::framework::event::ClusterEvent;
+use crate::framework::profile::Profile;
+use crate::framework::{Nomination, VolumeStep};
+use crate::node::Node;
+use crate::pod::Pod;
+use crate::queue::{Depths, Queue, Waiting};
+use crate::random::Random;
+use crate::storage::Stored;
+use crate::workloads::Selecting;
+
+/// Something that happened.
+pub(crate) enum Change {
+    Pod {
+        key: Key,
+        pod: Option<Arc<Pod>>,
+    },
+    Node {
+        name: Str,
+        node: Option<Arc<Node>>,
+    },
+    Namespace {
+        name: Str,
+        labels: Option<Map>,
+    },
+    Workload {
+        kind: Selecting,
+        key: Key,
+        object: Option<Value>,
+    },
+    Budget {
+        key: Key,
+        object: Option<Value>,
+    },
+    Storage {
+        kind: Stored,
+        key: Key,
+        object: Option<Value>,
+    },
+    /// The server took a binding, or why it did not.
+    Bound {
+        uid: Str,
+        outcome: Result<(), String>,
+    },
+    /// The server was asked to take away everybody who had to make way for a pod.
+    Preempted {
+        uid: Str,
+    },
+}
+
+/// What to do next.
+pub(crate) enum Step {
+    /// Bind a pod to a node, once its volumes are ready.
+    Bind { pod: Arc<Pod>, node: Str, volumes: Vec<VolumeStep> },
+    /// Tell that a pod has no node, and which it waits for.
+    Tell { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
+    /// Take pods away to make room for another.
+    Preempt { pod: Arc<Pod>, node: Str, victims: Vec<Arc<Pod>> },
+    /// Tell that a pod waits for no node any more.
+    Unnominate { pod: Arc<Pod> },
+    /// Nothing before this time, unless something happens.
+    Wait(Option<Timestamp>),
+}
+
+pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
+pub(crate) const WENT_WRONG: &str = "SchedulerError";
+
+pub(crate) struct Engine {
+    cluster: Cluster,
+    profiles: Vec<Profile>,
+    queue: Queue,
+    search: Search,
+    /// Every pod as it was last seen.
+    known: HashMap<Key, Arc<Pod>>,
+    /// Pods that were given a node the server may not know of yet, by uid.
+    assumed: HashMap<Str, Waiting>,
+    /// Pods for whom others are being taken away, with those others, by uid.
+    preempting: HashMap<Str, (Waiting, Vec<Str>)>,
+    /// What is to be done before anything else.
+    pending: Vec<Step>,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, seed: u64) -> Engine {
+        Engine {
+            cluster: Cluster::default(),
+            profiles: config.profiles,
+            queue: Queue::new(config.backoff),
+            search: Search::new(config.percentage, Random::new(seed)),
+            known: HashMap::new(),
+            assumed: HashMap::new(),
+            preempting: HashMap::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    pub(crate) fn depths(&self) -> Depths {
+        self.queue.depths()
+    }
+
+    /// How many bindings the server has not answered.
+    pub(crate) fn assumed(&self) -> usize {
+        self.assumed.len()
+    }
+
+    pub(crate) fn pods(&self) -> usize {
+        self.cluster.snapshot.pods()
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.cluster.snapshot.len()
+    }
+
+    /// Takes in something that happened.
+    pub(crate) fn apply(&mut self, change: Change, now: Timestamp) {
+        match change {
+            Change::Pod { key, pod } => self.pod_changed(key, pod, now),
+            Change::Node { name, node } => self.node_changed(&name, node, now),
+            Change::Namespace { name, labels } => self.cluster.snapshot.set_namespace(&name, labels),
+            Change::Workload { kind, key, object } => self.cluster.workloads.set(kind, &key, object.as_ref()),
+            Change::Budget { key, object } => self.cluster.budgets.set(&key, object.as_ref()),
+            Change::Storage { kind, key, object } => {
+                self.cluster.storage.set(kind, &key, object.as_ref());
+                self.happened(&ClusterEvent::StorageChanged, now);
+            }
+            Change::Bound { uid, outcome } => self.bound(&uid, outcome, now),
+            Change::Preempted { uid } => self.preempted(&uid, now),
+        }
+    }
+
+    /// Decides for the next pod whose turn it is.
+    pub(crate) fn step(&mut self, now: Timestamp) -> Step {
+        if let Some(step) = self.pending.pop() {
+            return step;
+        }
+        let Some(waiting) = self.queue.pop(now) else { return Step::Wait(self.queue.next_due()) };
+        let pod = waiting.pod.clone();
+        let Some(profile) = self.profiles.iter_mut().find(|p| p.scheduler == pod.shape.scheduler) else {
+            return Step::Wait(Some(now));
+        };
+        match self.search.decide(profile, &mut self.cluster, &pod) {
+            Decision::Node(at) => {
+                let node = self.cluster.snapshot.name(at).clone();
+                self.cluster.snapshot.nominated.remove(&pod.uid);
+                self.cluster.snapshot.add_pod(pod.clone(), &node);
+                self.assumed.insert(pod.uid.clone(), waiting);
+                let reserves = profile.reserves.iter();
+                let volumes =
+                    reserves.flat_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at)).collect();
+                Step::Bind { pod, node, volumes }
+            }
+            Decision::NoNodes => {
+                self.queue.reject(waiting, Vec::new(), now);
+                let message = "no nodes available to schedule pods".to_owned();
+                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination: Nomination::Clear }
+            }
+            Decision::Unschedulable(mut diagnosis) => {
+                let found = profile.post_filters.iter().find_map(|plugin| {
+                    plugin.post_filter(&pod, &mut self.cluster, profile, &diagnosis, &mut self.search.random)
+                });
+                let (nomination, victims) = match found {
+                    None => (Nomination::Clear, Vec::new()),
+                    Some(found) => {
+                        diagnosis.afterwards = found.message;
+                        (found.nomination, found.victims)
+                    }
+                };
+                let message = diagnosis.message();
+                self.nominate(waiting, diagnosis.plugins, &nomination, victims, now);
+                Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination }
+            }
+        }
+    }
+
+    fn pod_changed(&mut self, key: Key, pod: Option<Arc<Pod>>, now: Timestamp) {
+        let old = match &pod {
+            Some(pod) => self.known.insert(key, pod.clone()),
+            None => self.known.remove(&key),
+        };
+        // Another pod by the same name means that the first is gone.
+        if let Some(old) = old.as_ref().filter(|old| pod.as_ref().is_none_or(|pod| pod.uid != old.uid)) {
+            self.pod_gone(old, now);
+        }
+        let Some(pod) = pod else { return };
+        let old = old.filter(|old| old.uid == pod.uid);
+        if pod.finished {
+            self.pod_gone(&pod, now);
+        } else if !pod.node.is_empty() {
+            self.pod_assigned(old.as_deref(), &pod, now);
+        } else {
+            self.pod_waits(old.as_deref(), pod, now);
+        }
+    }
+
+    fn pod_gone(&mut self, pod: &Pod, now: Timestamp) {
+        self.queue.remove(&pod.uid);
+        self.cluster.snapshot.nominated.remove(&pod.uid);
+        self.assumed.remove(&pod.uid);
+        self.preempting.remove(&pod.uid);
+        if let Some((pod, _)) = self.cluster.snapshot.remove_pod(&pod.uid) {
+            self.happened(&ClusterEvent::PodGone(&pod), now);
+        }
+    }
+
+    fn pod_assigned(&mut self, old: Option<&Pod>, pod: &Arc<Pod>, now: Timestamp) {
+        self.queue.remove(&pod.uid);
+        self.cluster.snapshot.nominated.remove(&pod.uid);
+        self.assumed.remove(&pod.uid);
+        self.preempting.remove(&pod.uid);
+        self.cluster.snapshot.add_pod(pod.clone(), &pod.node);
+        match old.filter(|old| !old.node.is_empty()) {
+            None => self.happened(&ClusterEvent::PodAssigned(pod), now),
+            Some(old) if old.shape.serial != pod.shape.serial || old.deleting != pod.deleting => {
+                self.happened(&ClusterEvent::AssignedPodChanged { old, new: pod }, now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A pod without a node. Those of other schedulers only matter for the nodes they wait for.
+    fn pod_waits(&mut self, old: Option<&Pod>, pod: Arc<Pod>, now: Timestamp) {
+        let busy = self.assumed.contains_key(&pod.uid) || self.preempting.contains_key(&pod.uid);
+        if busy && !pod.deleting {
+            return;
+        }
+        let Some(profile) = self.profiles.iter().find(|p| p.scheduler == pod.shape.scheduler) else {
+            return;
+        };
+        if pod.deleting {
+            self.queue.remove(&pod.uid);
+            self.preempting.remove(&pod.uid);
+            self.cluster.snapshot.nominated.remove(&pod.uid);
+            return;
+        }
+        let held_back = profile.holds_back(&pod).map(|(plugin, _)| plugin);
+        let Some(waiting) = self.queue.get(&pod.uid) else {
+            self.cluster.snapshot.nominated.set(&pod, &pod.nominated);
+            self.queue.add(pod, held_back, now);
+            return;
+        };
+        let helps = old.is_some_and(|old| {
+            let event = ClusterEvent::PodChanged { old, new: &pod };
+            old.shape.serial != pod.shape.serial && helps(profile, &pod, &waiting.rejected_by, &event)
+        });
+        self.queue.update(pod, held_back, helps, now);
+    }
+
+    fn node_changed(&mut self, name: &str, node: Option<Arc<Node>>, now: Timestamp) {
+        let old =
+            self.cluster.snapshot.find(name).and_then(|at| self.cluster.snapshot.place(at).node.clone());
+        let Some(node) = node else {
+            self.cluster.snapshot.remove_node(name);
+            if let Some(old) = old {
+                self.happened(&ClusterEvent::NodeDeleted(&old), now);
+            }
+            return;
+        };
+        self.cluster.snapshot.set_node(node.clone());
+        match old {
+            None => self.happened(&ClusterEvent::NodeAdded(&node), now),
+            Some(old) if old != node => {
+                self.happened(&ClusterEvent::NodeChanged { old: &old, new: &node }, now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn bound(&mut self, uid: &str, outcome: Result<(), String>, now: Timestamp) {
+        let Some(waiting) = self.assumed.remove(uid) else { return };
+        let Err(message) = outcome else { return };
+        // What the server said may be lost while what it did is known.
+        let known = self.known.get(&waiting.pod.key).filter(|known| known.uid == uid).cloned();
+        let Some(known) = known.filter(|known| known.node.is_empty()) else { return };
+        for plugin in self.profiles.iter().flat_map(|profile| &profile.reserves) {
+            plugin.unreserve(&waiting.pod, &mut self.cluster);
+        }
+        if let Some((pod, _)) = self.cluster.snapshot.remove_pod(uid) {
+            self.happened(&ClusterEvent::PodGone(&pod), now);
+        }
+        if known.deleting {
+            return;
+        }
+        let (pod, nomination) = (known.clone(), Nomination::Clear);
+        self.pending.push(Step::Tell { pod, reason: WENT_WRONG, message, nomination });
+        self.queue.retry(Waiting { pod: known, ..waiting }, now);
+    }
+
+    /// Wakes the pods that an event may help.
+    fn happened(&mut self, event: &ClusterEvent<'_>, now: Timestamp) {
+        let profiles = &self.profiles;
+        self.queue.wake(now, |pod, plugins| {
+            let profile = profiles.iter().find(|profile| profile.scheduler == pod.shape.scheduler);
+            profile.is_some_and(|profile| helps(profile, pod, plugins, event))
+        });
+    }
+}
+
+/// Whether an event may help a pod that these plugins rejected. Without nodes there was nobody to reject it.
+fn helps(profile: &Profile, pod: &Pod, plugins: &[&'static str], event: &ClusterEvent<'_>) -> bool {
+    if plugins.is_empty() {
+        return matches!(event, ClusterEvent::NodeAdded(_));
+    }
+    let rejected = profile.filters.iter().filter(|plugin| plugins.contains(&plugin.name()));
+    rejected.into_iter().any(|plugin| plugin.may_help(pod, event))
+}
+
+#[cfg(test)]
+mod independent;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod tests;

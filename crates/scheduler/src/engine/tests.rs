@@ -1,0 +1,204 @@
+use corten_api::value;
+
+use super::*;
+use crate::testing::{NodeBuilder, PodBuilder, node, pod};
+
+/// An engine and the time.
+struct Test {
+    engine: Engine,
+    now: Timestamp,
+}
+
+impl Test {
+    fn new(nodes: impl IntoIterator<Item = NodeBuilder>) -> Test {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let mut test = Test { engine: Engine::new(Config::default(), 1), now };
+        nodes.into_iter().for_each(|node| test.node(node));
+        test
+    }
+
+    fn node(&mut self, node: NodeBuilder) {
+        let node = Arc::new(node.node());
+        self.engine.apply(Change::Node { name: node.name.clone(), node: Some(node) }, self.now);
+    }
+
+    fn pod(&mut self, pod: PodBuilder) {
+        let pod = Arc::new(pod.build());
+        self.engine.apply(Change::Pod { key: pod.key.clone(), pod: Some(pod) }, self.now);
+    }
+
+    fn gone(&mut self, name: &str) {
+        self.engine.apply(Change::Pod { key: Key::new("default", name), pod: None }, self.now);
+    }
+
+    fn bound(&mut self, name: &str, outcome: Result<(), String>) {
+        self.engine.apply(Change::Bound { uid: name.into(), outcome }, self.now);
+    }
+
+    /// What happens next, in a word or two.
+    fn step(&mut self) -> String {
+        match self.engine.step(self.now) {
+            Step::Bind { pod, node, .. } => format!("{} to {node}", pod.key.name),
+            Step::Tell { pod, message, .. } => format!("{}: {message}", pod.key.name),
+            Step::Preempt { pod, victims, .. } => format!("{} for {}", victims.len(), pod.key.name),
+            Step::Unnominate { pod } => format!("{} waits no more", pod.key.name),
+            Step::Wait(_) => "nothing".to_owned(),
+        }
+    }
+
+    fn pass(&mut self, seconds: i64) {
+        self.now = self.now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
+    }
+}
+
+fn cores(name: &str, cpu: &str) -> PodBuilder {
+    pod(name).requests(value!({"cpu": (cpu)}))
+}
+
+fn small(name: &str) -> NodeBuilder {
+    node(name).allocatable(value!({"cpu": "2", "memory": "8Gi", "pods": "10"}))
+}
+
+#[test]
+fn what_was_given_away_is_not_given_again() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("one", "1500m"));
+    test.pod(cores("two", "1500m"));
+    assert_eq!(test.step(), "one to a");
+    let told = test.step();
+    assert!(told.starts_with("two: 0/1 nodes are available: 1 Insufficient cpu."), "{told}");
+    assert_eq!(test.step(), "nothing");
+}
+
+#[test]
+fn a_binding_that_failed_gives_its_room_back() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("one", "1500m"));
+    assert_eq!(test.step(), "one to a");
+    test.pod(cores("two", "1500m"));
+    assert!(test.step().starts_with("two: 0/1"));
+    test.bound("one", Err("it went wrong".to_owned()));
+    assert_eq!(test.step(), "one: it went wrong");
+    assert_eq!(test.step(), "two to a");
+}
+
+#[test]
+fn an_answer_that_was_lost_does_no_harm() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("one", "1500m"));
+    assert_eq!(test.step(), "one to a");
+    test.pod(cores("one", "1500m").set(&["spec", "nodeName"], "a"));
+    test.bound("one", Err("connection reset".to_owned()));
+    assert_eq!(test.step(), "nothing");
+    test.pod(cores("two", "1500m"));
+    assert!(test.step().starts_with("two: 0/1"), "it is there all the same");
+}
+
+#[test]
+fn a_pod_is_not_tried_again_while_it_is_being_bound() {
+    let mut test = Test::new([small("a")]);
+    test.pod(pod("one"));
+    assert_eq!(test.step(), "one to a");
+    test.pod(pod("one").label("new", "label"));
+    assert_eq!(test.step(), "nothing");
+}
+
+#[test]
+fn pods_wake_for_what_helps_them() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("big", "4"));
+    assert!(test.step().contains("1 Insufficient cpu"));
+    test.node(small("useless"));
+    assert_eq!(test.step(), "nothing");
+    test.node(node("useful"));
+    assert_eq!(test.step(), "big to useful");
+}
+
+#[test]
+fn deleted_pods_make_room() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("old", "2").set(&["spec", "nodeName"], "a"));
+    test.pod(cores("new", "2"));
+    assert!(test.step().starts_with("new: 0/1"));
+    test.gone("old");
+    test.pass(1);
+    assert_eq!(test.step(), "new to a");
+}
+
+#[test]
+fn finished_pods_take_no_room() {
+    let mut test = Test::new([small("a")]);
+    let done = cores("done", "2").set(&["spec", "nodeName"], "a").set(&["status", "phase"], "Succeeded");
+    test.pod(done);
+    test.pod(cores("new", "2"));
+    assert_eq!(test.step(), "new to a");
+}
+
+#[test]
+fn pods_of_others_and_gated_ones_are_left_alone() {
+    let mut test = Test::new([small("a")]);
+    test.pod(pod("others").spec("schedulerName", value!("another")));
+    test.pod(pod("gated").spec("schedulingGates", value!([{"name": "wait"}])));
+    assert_eq!(test.step(), "nothing");
+    test.pod(pod("gated"));
+    assert_eq!(test.step(), "gated to a");
+}
+
+#[test]
+fn without_nodes_there_is_nothing_to_choose_from() {
+    let mut test = Test::new([]);
+    test.pod(pod("one"));
+    assert_eq!(test.step(), "one: no nodes available to schedule pods");
+    test.node(small("a"));
+    assert_eq!(test.step(), "one to a");
+}
+
+#[test]
+fn a_node_that_goes_between_decision_and_binding() {
+    let mut test = Test::new([small("a"), small("b").taint("k", "v", "NoSchedule")]);
+    test.pod(pod("one"));
+    assert_eq!(test.step(), "one to a");
+    test.engine.apply(Change::Node { name: "a".into(), node: None }, test.now);
+    test.bound("one", Err("nodes \"a\" not found".to_owned()));
+    assert!(test.step().contains("not found"));
+    test.pass(1);
+    assert!(test.step().starts_with("one: 0/1 nodes are available: 1 node(s) had untolerated taint(s)."));
+}
+
+#[test]
+fn another_pod_of_the_same_name() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("one", "2").set(&["spec", "nodeName"], "a"));
+    test.pod(cores("one", "2").set(&["metadata", "uid"], "second"));
+    assert_eq!(test.step(), "one to a");
+}
+
+#[test]
+fn the_important_have_others_make_way() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("low", "2").priority(1).set(&["spec", "nodeName"], "a"));
+    test.pod(cores("high", "2").priority(9));
+    let told = test.step();
+    assert!(told.ends_with("found a potential placement for pod on node a, preempting 1 victims"), "{told}");
+    assert_eq!(test.step(), "1 for high");
+    test.pod(cores("middle", "1").priority(5));
+    assert!(test.step().starts_with("middle: 0/1"), "the place is kept");
+    test.engine.apply(Change::Preempted { uid: "high".into() }, test.now);
+    assert_eq!(test.step(), "nothing");
+    test.gone("low");
+    test.pass(2);
+    assert_eq!(test.step(), "high to a");
+}
+
+#[test]
+fn victims_may_be_gone_before_everybody_was_asked() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("low", "2").priority(1).set(&["spec", "nodeName"], "a"));
+    test.pod(cores("high", "2").priority(9));
+    test.step();
+    assert_eq!(test.step(), "1 for high");
+    test.gone("low");
+    assert_eq!(test.step(), "nothing");
+    test.engine.apply(Change::Preempted { uid: "high".into() }, test.now);
+    assert_eq!(test.step(), "high to a");
+}

@@ -1,0 +1,103 @@
+//! What the plugins that weigh resources have in common: how much of each is there, taken, and would be.
+
+use corten_api::Str;
+
+use crate::cluster::Cluster;
+use crate::pod::Pod;
+use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use crate::snapshot::NodeIx;
+
+/// A resource and how much it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Weighed {
+    pub(crate) resource: Resource,
+    pub(crate) weight: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(Str),
+}
+
+impl Resource {
+    pub(crate) fn named(name: &str) -> Resource {
+        match name {
+            CPU => Resource::Cpu,
+            MEMORY => Resource::Memory,
+            EPHEMERAL_STORAGE => Resource::EphemeralStorage,
+            other => Resource::Scalar(other.into()),
+        }
+    }
+}
+
+impl Weighed {
+    /// Cores and memory, alike.
+    pub(crate) fn defaults() -> Vec<Weighed> {
+        [Resource::Cpu, Resource::Memory].map(|resource| Weighed { resource, weight: 1 }).into()
+    }
+}
+
+/// Which figures count as taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// What was asked for.
+    Requested,
+    /// With something for those that asked for nothing.
+    Counted,
+}
+
+/// What a pod adds to each resource.
+pub(crate) fn wanted(pod: &Pod, resources: &[Weighed], taken: Taken) -> Vec<i64> {
+    let requests = &pod.shape.requests;
+    let of = |weighed: &Weighed| match (&weighed.resource, taken) {
+        (Resource::Cpu, Taken::Counted) => requests.non_zero.0,
+        (Resource::Memory, Taken::Counted) => requests.non_zero.1,
+        (Resource::Cpu, Taken::Requested) => requests.resources.milli_cpu,
+        (Resource::Memory, Taken::Requested) => requests.resources.memory,
+        (Resource::EphemeralStorage, _) => requests.resources.ephemeral_storage,
+        (Resource::Scalar(name), _) => requests.resources.scalar(name),
+    };
+    resources.iter().map(of).collect()
+}
+
+/// One resource of one node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) allocatable: i64,
+    pub(crate) taken: i64,
+    /// With the pod on it.
+    pub(crate) would_be: i64,
+}
+
+/// The resources of a node that matter to a pod: those it has, and of the special ones those the pod asks for.
+pub(crate) fn amounts(
+    cluster: &Cluster,
+    at: NodeIx,
+    resources: &[Weighed],
+    wanted: &[i64],
+    taken: Taken,
+    out: &mut Vec<(Amount, i64)>,
+) {
+    out.clear();
+    let room = cluster.snapshot.room(at);
+    for (weighed, wanted) in resources.iter().zip(wanted) {
+        let (allocatable, used) = match (&weighed.resource, taken) {
+            (Resource::Cpu, Taken::Counted) => (room.milli_cpu, room.counted_milli_cpu),
+            (Resource::Cpu, Taken::Requested) => (room.milli_cpu, room.used_milli_cpu),
+            (Resource::Memory, Taken::Counted) => (room.memory, room.counted_memory),
+            (Resource::Memory, Taken::Requested) => (room.memory, room.used_memory),
+            (Resource::EphemeralStorage, _) => (room.ephemeral_storage, room.used_ephemeral_storage),
+            (Resource::Scalar(_), _) if *wanted == 0 => continue,
+            (Resource::Scalar(name), _) => {
+                let node = cluster.snapshot.node(at);
+                (node.allocatable.scalar(name), cluster.snapshot.place(at).used_scalar(name))
+            }
+        };
+        if allocatable > 0 {
+            out.push((Amount { allocatable, taken: used, would_be: used + wanted }, weighed.weight));
+        }
+    }
+}

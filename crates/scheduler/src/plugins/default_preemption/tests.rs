@@ -1,0 +1,131 @@
+use corten_api::value;
+use corten_client::Key;
+
+use super::*;
+use crate::config::Config;
+use crate::cycle::{Decision, Search};
+use crate::testing::{NodeBuilder, PodBuilder, Scene, node, pod};
+
+fn small(name: &str) -> NodeBuilder {
+    node(name).allocatable(value!({"cpu": "4", "memory": "8Gi", "pods": "10"}))
+}
+
+fn cores(name: &str, priority: i64, cpu: &str) -> PodBuilder {
+    pod(name).priority(priority).requests(value!({"cpu": (cpu)}))
+}
+
+/// What preemption says about a pod that fits nowhere: the message, and the victims.
+fn preempt(scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
+    let mut profile = Config::default().profiles.remove(0);
+    let mut search = Search::new(0, Random::new(3));
+    let Decision::Unschedulable(diagnosis) = search.decide(&mut profile, &mut scene.cluster, pod) else {
+        panic!("it fits");
+    };
+    let plugin = DefaultPreemption::default();
+    let before: Vec<i64> =
+        scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
+    let mut random = Random::new(5);
+    let found = plugin.post_filter(pod, &mut scene.cluster, &profile, &diagnosis, &mut random).unwrap();
+    let after: Vec<i64> =
+        scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
+    assert_eq!(before, after, "nothing is left behind");
+    (found.message, found.victims.iter().map(|victim| victim.key.name.to_string()).collect())
+}
+
+#[track_caller]
+fn check(scene: &mut Scene, pod: PodBuilder, node: &str, victims: &[&str]) {
+    let (message, found) = preempt(scene, &pod.build());
+    assert!(message.contains(&format!("on node {node}, preempting {} victims", victims.len())), "{message}");
+    assert_eq!(found, victims);
+}
+
+#[test]
+fn the_least_important_make_way() {
+    let mut scene = Scene::new([small("a"), small("b")]);
+    scene.put(cores("a-high", 50, "4").build(), "a");
+    scene.put(cores("b-low", 10, "4").build(), "b");
+    check(&mut scene, cores("p", 100, "2"), "b", &["b-low"]);
+}
+
+#[test]
+fn as_many_as_possible_stay() {
+    let mut scene = Scene::new([small("a")]);
+    for (name, priority) in [("one", 10), ("two", 20), ("three", 30), ("four", 40)] {
+        scene.put(cores(name, priority, "1").build(), "a");
+    }
+    check(&mut scene, cores("p", 100, "2"), "a", &["two", "one"]);
+    check(&mut scene, cores("p", 25, "1"), "a", &["one"]);
+}
+
+#[test]
+fn fewer_victims_are_better() {
+    let mut scene = Scene::new([small("a"), small("b")]);
+    for name in ["a1", "a2", "a3", "a4"] {
+        scene.put(cores(name, 10, "1").build(), "a");
+    }
+    scene.put(cores("b1", 10, "4").build(), "b");
+    check(&mut scene, cores("p", 100, "3"), "b", &["b1"]);
+}
+
+#[test]
+fn of_equals_the_newer_go() {
+    let mut scene = Scene::new([small("a"), small("b")]);
+    let since = |name: &str, at: &str| cores(name, 10, "4").set(&["status", "startTime"], at).build();
+    scene.put(since("old", "2026-01-01T00:00:00Z"), "a");
+    scene.put(since("new", "2026-01-02T00:00:00Z"), "b");
+    check(&mut scene, cores("p", 100, "4"), "b", &["new"]);
+}
+
+#[test]
+fn budgets_are_kept_if_possible() {
+    let mut scene = Scene::new([small("a"), small("b")]);
+    scene.put(cores("a1", 10, "4").label("app", "web").build(), "a");
+    scene.put(cores("b1", 20, "4").build(), "b");
+    let budget =
+        value!({"spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": {"disruptionsAllowed": 0}});
+    scene.cluster.budgets.set(&Key::new("default", "web"), Some(&budget));
+    check(&mut scene, cores("p", 100, "4"), "b", &["b1"]);
+    scene.cluster.snapshot.remove_node("b");
+    scene.nodes.pop();
+    check(&mut scene, cores("p", 100, "4"), "a", &["a1"]);
+}
+
+#[test]
+fn affinity_counts_without_the_victims() {
+    let mut scene = Scene::new([small("a").zone("z1")]);
+    scene.put(cores("shy", 10, "1").required("podAntiAffinity", "app", "web", "zone").build(), "a");
+    scene.put(cores("other", 10, "1").build(), "a");
+    check(&mut scene, cores("p", 100, "1").label("app", "web"), "a", &["shy"]);
+}
+
+#[test]
+fn when_nothing_helps_it_says_why() {
+    let mut scene = Scene::new([small("a"), small("b").cordoned(), small("c")]);
+    scene.put(cores("equal", 100, "4").build(), "a");
+    scene.put(cores("equal too", 100, "4").build(), "c");
+    let (message, victims) = preempt(&mut scene, &cores("p", 100, "2").build());
+    let reasons =
+        "1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.";
+    assert_eq!(message, format!("preemption: 0/3 nodes are available: {reasons}"));
+    assert!(victims.is_empty());
+    let huge = cores("p", 1000, "64").build();
+    let (message, _) = preempt(&mut scene, &huge);
+    assert_eq!(message, "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.");
+}
+
+#[test]
+fn some_may_not_or_need_not() {
+    let mut scene = Scene::new([small("a")]);
+    scene.put(cores("low", 10, "4").build(), "a");
+    let polite = cores("p", 100, "4").spec("preemptionPolicy", value!("Never")).build();
+    assert_eq!(preempt(&mut scene, &polite).0, "preemption: not eligible due to preemptionPolicy=Never.");
+    let conditions =
+        value!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
+    let going = cores("low", 10, "4")
+        .set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z")
+        .set(&["status", "conditions"], conditions);
+    scene.put(going.build(), "a");
+    let waiting = cores("p", 100, "4").set(&["status", "nominatedNodeName"], "a").build();
+    let message = preempt(&mut scene, &waiting).0;
+    assert_eq!(message, "preemption: not eligible due to a terminating pod on the nominated node.");
+}

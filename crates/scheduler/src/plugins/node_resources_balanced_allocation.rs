@@ -1,0 +1,79 @@
+//! NodeResourcesBalancedAllocation: the shares of each resource in use should be alike, so that none runs out while
+//! another lies idle. What counts is whether the pod makes that better or worse.
+
+use super::allocation::{self, Amount, Taken, Weighed};
+use crate::cluster::Cluster;
+use crate::framework::{MAX_SCORE, Plugin};
+use crate::pod::Pod;
+use crate::snapshot::NodeIx;
+
+pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
+
+pub(crate) struct BalancedAllocation {
+    pub(crate) resources: Vec<Weighed>,
+}
+
+impl Default for BalancedAllocation {
+    fn default() -> BalancedAllocation {
+        BalancedAllocation { resources: Weighed::defaults() }
+    }
+}
+
+impl Plugin for BalancedAllocation {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
+        let wanted = allocation::wanted(pod, &self.resources, Taken::Requested);
+        if wanted.iter().all(|amount| *amount == 0) {
+            return false;
+        }
+        let mut amounts = Vec::new();
+        for (at, score) in nodes.iter().zip(scores.iter_mut()) {
+            allocation::amounts(cluster, *at, &self.resources, &wanted, Taken::Requested, &mut amounts);
+            let with = balance(&amounts, |amount| amount.would_be);
+            let without = balance(&amounts, |amount| amount.taken);
+            *score = MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2;
+        }
+        true
+    }
+}
+
+/// From 50, if one resource is all taken and another not at all, to 100, if all are used alike.
+fn balance(amounts: &[(Amount, i64)], used: impl Fn(&Amount) -> i64) -> i64 {
+    let share = |amount: &Amount| (used(amount) as f64 / amount.allocatable as f64).min(1.0);
+    let deviation = match amounts {
+        [] | [_] => 0.0,
+        [(a, _), (b, _)] => ((share(a) - share(b)) / 2.0).abs(),
+        _ => {
+            let count = amounts.len() as f64;
+            let mean = amounts.iter().map(|(amount, _)| share(amount)).sum::<f64>() / count;
+            let squares = amounts.iter().map(|(amount, _)| (share(amount) - mean).powi(2)).sum::<f64>();
+            (squares / count).sqrt()
+        }
+    };
+    ((1.0 - deviation) * MAX_SCORE as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+    use crate::testing::{Scene, node, pod};
+
+    #[test]
+    fn balance_is_better() {
+        let sized = |name| node(name).allocatable(value!({"cpu": "10", "memory": "10000", "pods": "9"}));
+        let mut scene = Scene::new([sized("empty"), sized("cpu is used"), sized("memory is used")]);
+        scene.put(pod("c").requests(value!({"cpu": "5"})).build(), "cpu is used");
+        scene.put(pod("m").requests(value!({"memory": "5000"})).build(), "memory is used");
+        let plugin = BalancedAllocation::default();
+        let of_cpu = pod("p").requests(value!({"cpu": "5"})).build();
+        assert_eq!(scene.scores(&plugin, &of_cpu), Some(vec![62, 62, 87]));
+        let of_both = pod("p").requests(value!({"cpu": "1", "memory": "1000"})).build();
+        assert_eq!(scene.scores(&plugin, &of_both), Some(vec![75, 75, 75]));
+        assert_eq!(scene.scores(&plugin, &pod("p").build()), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! PodTopologySpread: pods of a kind spread evenly over zones, nodes or whatever labels divide the nodes by.
+//!
+//! Pods that say nothing are spread by the profile's defaults, together with those that a service or controller
+//! selects along with them.
+
+use std::sync::Arc;
+
+use corten_api::Str;
+use corten_api::selector::LabelSelector;
+
+use crate::cluster::Cluster;
+use crate::framework::event::ClusterEvent;
+use crate::framework::{Filter, MAX_SCORE, Plugin, PreFilter, Rejection};
+use crate::node::{HOSTNAME, Node, ZONE};
+use crate::pod::terms::{PodSelector, Spread};
+use crate::pod::{Pod, Shape};
+use crate::snapshot::counters::{CounterKey, Counting, Eligible, Purpose};
+use crate::snapshot::{EACH_NODE, NodeIx};
+
+pub(crate) const NAME: &str = "PodTopologySpread";
+const SKEWED: Rejection = Rejection::unschedulable("node(s) didn't match pod topology spread constraints");
+const UNLABELLED: Rejection =
+    Rejection::unresolvable("node(s) didn't match pod topology spread constraints (missing required label)");
+
+pub(crate) struct PodTopologySpread {
+    /// For pods that have no constraints of their own.
+    pub(crate) defaults: Vec<Spread>,
+    /// Whether they are upstream's, which also apply where a label is missing.
+    pub(crate) system_defaults: bool,
+}
+
+impl Default for PodTopologySpread {
+    fn default() -> PodTopologySpread {
+        let soft = |key: &'static str, max_skew| Spread {
+            max_skew,
+            topology_key: Str::new_static(key),
+            selector: LabelSelector::nothing(),
+            min_domains: 1,
+            honors_affinity: true,
+            honors_taints: false,
+            soft: true,
+        };
+        PodTopologySpread { defaults: vec![soft(HOSTNAME, 3), soft(ZONE, 5)], system_defaults: true }
+    }
+}
+
+/// The constraints that hold for a pod.
+struct Constraints {
+    list: Vec<(usize, Spread)>,
+    /// Grounds on which defaults were made.
+    grounds: u64,
+    /// Whether a node must have every label to count.
+    needs_all_labels: bool,
+}
+
+impl PodTopologySpread {
+    fn constraints(&self, shape: &Shape, cluster: &Cluster, soft: bool) -> Option<Constraints> {
+        let own = !shape.spread.is_empty();
+        let from = if own { &shape.spread } else { &self.defaults };
+        let mut list: Vec<(usize, Spread)> =
+            from.iter().cloned().enumerate().filter(|(_, spread)| spread.soft == soft).collect();
+        let mut grounds = 0;
+        if list.is_empty() {
+            return None;
+        }
+        if !own {
+            let selector = cluster.workloads.selector(shape)?;
+            list.iter_mut().for_each(|(_, spread)| spread.selector = selector.clone());
+            grounds = cluster.workloads.generation() + 1;
+        }
+        Some(Constraints { list, grounds, needs_all_labels: own || !self.system_defaults })
+    }
+}
+
+impl Constraints {
+    fn counter(&self, cluster: &mut Cluster, shape: &Arc<Shape>, index: usize, spread: &Spread) -> usize {
+        let key = CounterKey { shape: shape.serial, purpose: Purpose::Spread, index, grounds: self.grounds };
+        let keys = || self.list.iter().map(|(_, spread)| spread.topology_key.clone()).collect();
+        cluster.snapshot.counter(key, || Counting {
+            pods: vec![selected(shape, spread)],
+            counts_deleting: false,
+            topology_key: spread.topology_key.clone(),
+            nodes: Some(Eligible {
+                shape: shape.clone(),
+                honors_affinity: spread.honors_affinity && !shape.nodes.is_anything(),
+                honors_taints: spread.honors_taints,
+                keys: if self.needs_all_labels { keys() } else { Vec::new() },
+            }),
+        })
+    }
+
+    /// Node by node, whichever they are.
+    fn per_node(&self, cluster: &mut Cluster, shape: &Shape, index: usize, spread: &Spread) -> usize {
+        let purpose = Purpose::SpreadPerNode;
+        let key = CounterKey { shape: shape.serial, purpose, index, grounds: self.grounds };
+        cluster.snapshot.counter(key, || Counting {
+            pods: vec![selected(shape, spread)],
+            counts_deleting: false,
+            topology_key: Str::new_static(EACH_NODE),
+            nodes: None,
+        })
+    }
+
+    fn lacks_label(&self, node: &Node) -> bool {
+        self.list.iter().any(|(_, spread)| !node.labels.contains_key(&spread.topology_key))
+    }
+}
+
+/// The pods that count. A selector that demands nothing counts none.
+fn selected(shape: &Shape, spread: &Spread) -> PodSelector {
+    let everything = spread.selector.is_everything();
+    let labels = if everything { LabelSelector::nothing() } else { spread.selector.clone() };
+    PodSelector { namespaces: vec![shape.namespace.clone()], namespace_selector: None, labels }
+}
+
+/// One constraint while nodes are looked at: a domain may have this many besides the pod.
+struct Limit {
+    counter: usize,
+    most: i64,
+}
+
+struct Limits(Vec<Limit>);
+
+impl Filter for Limits {
+    fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection> {
+        let snapshot = &cluster.snapshot;
+        for limit in &self.0 {
+            let counter = snapshot.counted(limit.counter);
+            let Some(domain) = snapshot.domain(counter, at) else { return Some(UNLABELLED) };
+            if counter.in_domain(domain) > limit.most {
+                return Some(SKEWED);
+            }
+        }
+        None
+    }
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> PreFilter {
+        let Some(constraints) = self.constraints(&pod.shape, cluster, false) else { return PreFilter::Skip };
+        let mut limits = Vec::with_capacity(constraints.list.len());
+        for (index, spread) in &constraints.list {
+            let counter = constraints.counter(cluster, &pod.shape, *index, spread);
+            let (least, domains) = cluster.snapshot.counted(counter).least();
+            let least = if domains < spread.min_domains { 0 } else { least };
+            let itself = i64::from(spread.selector.matches(&pod.shape.labels));
+            limits.push(Limit { counter, most: spread.max_skew.saturating_add(least) - itself });
+        }
+        PreFilter::Filter(Box::new(Limits(limits)))
+    }
+
+    fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
+        let Some(constraints) = self.constraints(&pod.shape, cluster, true) else { return false };
+        let ignored: Vec<bool> = nodes
+            .iter()
+            .map(|at| constraints.needs_all_labels && constraints.lacks_label(cluster.snapshot.node(*at)))
+            .collect();
+        let counted = ignored.iter().filter(|ignored| !**ignored).count();
+        let mut sums = vec![0.0; nodes.len()];
+        for (index, spread) in &constraints.list {
+            let by_host = spread.topology_key == HOSTNAME;
+            let counter = if by_host {
+                constraints.per_node(cluster, &pod.shape, *index, spread)
+            } else {
+                constraints.counter(cluster, &pod.shape, *index, spread)
+            };
+            let snapshot = &cluster.snapshot;
+            let counter = snapshot.counted(counter);
+            let of = |at: &NodeIx| {
+                let labelled = !by_host || snapshot.node(*at).labels.contains_key(HOSTNAME);
+                snapshot.domain(counter, *at).filter(|_| labelled)
+            };
+            let domains: Vec<Option<u32>> = nodes.iter().map(of).collect();
+            let size = if by_host { counted } else { distinct(&domains, &ignored) };
+            let weight = (size as f64 + 2.0).ln();
+            for (sum, domain) in sums.iter_mut().zip(&domains) {
+                if let Some(domain) = domain {
+                    *sum += counter.in_domain(*domain) as f64 * weight + (spread.max_skew - 1) as f64;
+                }
+            }
+        }
+        for ((score, sum), ignored) in scores.iter_mut().zip(sums).zip(&ignored) {
+            *score = if *ignored { 0 } else { sum.round() as i64 };
+        }
+        invert(scores, &ignored);
+        true
+    }
+
+    fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+        let constraints = if pod.shape.spread.is_empty() { &self.defaults } else { &pod.shape.spread };
+        let hard = || constraints.iter().filter(|spread| !spread.soft);
+        let counts = |other: &Pod| {
+            let ours = other.shape.namespace == pod.shape.namespace;
+            ours && (pod.shape.spread.is_empty()
+                || hard().any(|spread| other.is_selected_by(&spread.selector)))
+        };
+        let labelled = |node: &Node| hard().all(|spread| node.labels.contains_key(&spread.topology_key));
+        match event {
+            ClusterEvent::PodAssigned(other) | ClusterEvent::PodGone(other) => counts(other),
+            ClusterEvent::AssignedPodChanged { old, new } => {
+                counts(old) != counts(new) || (counts(new) && old.deleting != new.deleting)
+            }
+            ClusterEvent::PodChanged { old, new } => {
+                old.shape.labels != new.shape.labels || old.shape.spread != new.shape.spread
+            }
+            ClusterEvent::NodeAdded(node) | ClusterEvent::NodeDeleted(node) => labelled(node),
+            ClusterEvent::NodeChanged { old, new } => {
+                let moved = hard().any(|s| old.label(&s.topology_key) != new.label(&s.topology_key));
+                (moved || old.taints != new.taints) && (labelled(old) || labelled(new))
+            }
+            ClusterEvent::StorageChanged => false,
+        }
+    }
+}
+
+/// How many domains the nodes that count are in. Nodes that are in none make up one together.
+fn distinct(domains: &[Option<u32>], ignored: &[bool]) -> usize {
+    let mut found: Vec<Option<u32>> =
+        domains.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(domain, _)| *domain).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.len()
+}
+
+/// The fewer the better: the least becomes 100.
+fn invert(scores: &mut [i64], ignored: &[bool]) {
+    let counted = || scores.iter().zip(ignored).filter(|(_, ignored)| !**ignored).map(|(score, _)| *score);
+    let (least, most) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));
+    for (score, ignored) in scores.iter_mut().zip(ignored) {
+        *score = match (ignored, most) {
+            (true, _) => 0,
+            (false, 0) => MAX_SCORE,
+            (false, most) => MAX_SCORE * (most + least - *score) / most,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

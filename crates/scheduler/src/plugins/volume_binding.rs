@@ -1,0 +1,168 @@
+//! VolumeBinding: the node must be able to have a pod's volumes. Claims that wait for their pod get a volume that is
+//! there already or one that is made for the node.
+
+use corten_api::Str;
+use corten_client::Key;
+
+use crate::cluster::Cluster;
+use crate::framework::event::ClusterEvent;
+use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection, VolumeStep};
+use crate::node::Node;
+use crate::pod::Pod;
+use crate::snapshot::NodeIx;
+use crate::storage::Storage;
+
+pub(crate) const NAME: &str = "VolumeBinding";
+const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
+const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+const UNBOUND: Rejection = Rejection::unresolvable("pod has unbound immediate PersistentVolumeClaims");
+
+pub(crate) struct VolumeBinding;
+
+fn refuse(reason: String) -> Rejection {
+    Rejection { unresolvable: true, reasons: Reasons::One(reason.into()) }
+}
+
+/// What is said of a claim that is not there.
+pub(crate) fn missing(key: &Key) -> Rejection {
+    refuse(format!("persistentvolumeclaim {:?} not found", key.name))
+}
+
+/// A pod's claims: those that have a volume, and those that wait for a node.
+#[derive(Default)]
+struct Claims {
+    bound: Vec<Key>,
+    waiting: Vec<Key>,
+}
+
+impl Claims {
+    fn of(pod: &Pod, storage: &Storage) -> Result<Claims, Rejection> {
+        let mut claims = Claims::default();
+        let volumes = &pod.shape.volumes;
+        for key in volumes.all_claims() {
+            let ephemeral = volumes.ephemeral.contains(key);
+            let Some(claim) = storage.claim(key) else {
+                let name = &key.name;
+                let awaited = format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                );
+                return Err(if ephemeral { refuse(awaited) } else { missing(key) });
+            };
+            if ephemeral && claim.owner != pod.uid {
+                let name = &key.name;
+                return Err(refuse(format!("PVC {:?} was not created for pod {name:?}", key.name)));
+            }
+            if claim.lost {
+                let reason = "bound to non-existent persistentvolume";
+                return Err(refuse(format!(
+                    "persistentvolumeclaim {:?} {reason} {:?}",
+                    key.name, claim.volume
+                )));
+            }
+            if claim.deleting {
+                return Err(refuse(format!("persistentvolumeclaim {:?} is being deleted", key.name)));
+            }
+            let waits = storage.class(&claim.class).is_some_and(|class| class.waits);
+            match (claim.bound, waits && claim.volume.is_empty()) {
+                (true, _) => claims.bound.push(key.clone()),
+                (false, true) => claims.waiting.push(key.clone()),
+                (false, false) => return Err(UNBOUND),
+            }
+        }
+        // The smallest first, so that each gets what just suffices.
+        claims.waiting.sort_by_key(|key| storage.claim(key).map_or(0, |claim| claim.size));
+        Ok(claims)
+    }
+
+    /// What has to be done about volumes on a node; why it cannot be had otherwise.
+    fn on(&self, storage: &Storage, node: &Node) -> Result<Vec<VolumeStep>, Vec<&'static str>> {
+        let mut reasons = Vec::new();
+        for key in &self.bound {
+            let volume = storage.claim(key).and_then(|claim| storage.volume(&claim.volume));
+            match volume {
+                None => reasons.push(VOLUME_GONE),
+                Some(volume) if !volume.reaches(node) => reasons.push(NODE_CONFLICT),
+                Some(_) => continue,
+            }
+            break;
+        }
+        let (mut steps, mut taken): (Vec<VolumeStep>, Vec<Str>) = (Vec::new(), Vec::new());
+        for key in &self.waiting {
+            let Some(claim) = storage.claim(key) else { continue };
+            let selected = !claim.selected_node.is_empty();
+            if selected && claim.selected_node != node.name {
+                reasons.push(NO_VOLUME);
+                break;
+            }
+            let found = if selected { None } else { storage.matching(key, claim, node, &taken) };
+            if let Some(volume) = found {
+                taken.push(volume.clone());
+                let (claim, uid) = (key.clone(), claim.uid.clone());
+                steps.push(VolumeStep::Bind { volume: volume.clone(), claim, uid });
+                continue;
+            }
+            let made = storage.class(&claim.class);
+            if !made.is_some_and(|class| !class.provisioner.is_empty() && class.serves(node)) {
+                reasons.push(NO_VOLUME);
+                break;
+            }
+            steps.push(VolumeStep::Provision { claim: key.clone(), node: node.name.clone() });
+        }
+        if reasons.is_empty() { Ok(steps) } else { Err(reasons) }
+    }
+}
+
+impl Filter for Claims {
+    fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection> {
+        let reasons = self.on(&cluster.storage, cluster.snapshot.node(at)).err()?;
+        let reasons = reasons.into_iter().map(Str::new_static).collect();
+        Some(Rejection { unresolvable: true, reasons: Reasons::Many(reasons) })
+    }
+
+    fn outlasts_pods(&self) -> bool {
+        true
+    }
+}
+
+impl Plugin for VolumeBinding {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> PreFilter {
+        if pod.shape.volumes.all_claims().next().is_none() {
+            return PreFilter::Skip;
+        }
+        match Claims::of(pod, &cluster.storage) {
+            Ok(claims) => PreFilter::Filter(Box::new(claims)),
+            Err(rejection) => PreFilter::Reject(rejection),
+        }
+    }
+
+    fn reserve(&self, pod: &Pod, cluster: &mut Cluster, at: NodeIx) -> Vec<VolumeStep> {
+        let Ok(claims) = Claims::of(pod, &cluster.storage) else { return Vec::new() };
+        let steps = claims.on(&cluster.storage, cluster.snapshot.node(at)).unwrap_or_default();
+        for step in &steps {
+            if let VolumeStep::Bind { volume, claim, .. } = step {
+                cluster.storage.assume(volume, claim);
+            }
+        }
+        steps
+    }
+
+    fn unreserve(&self, pod: &Pod, cluster: &mut Cluster) {
+        cluster.storage.forget(pod.shape.volumes.all_claims());
+    }
+
+    fn may_help(&self, _: &Pod, event: &ClusterEvent<'_>) -> bool {
+        match event {
+            ClusterEvent::NodeAdded(_) | ClusterEvent::StorageChanged => true,
+            ClusterEvent::NodeChanged { old, new } => old.labels != new.labels,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

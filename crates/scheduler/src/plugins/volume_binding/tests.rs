@@ -1,0 +1,105 @@
+use corten_api::{Value, value};
+
+use super::*;
+use crate::storage::Stored;
+use crate::testing::{Scene, node, pod};
+
+fn using(claims: &[&str]) -> Pod {
+    let volume = |claim: &&str| value!({"persistentVolumeClaim": {"claimName": (*claim)}});
+    pod("p").spec("volumes", Value::Array(claims.iter().map(volume).collect())).build()
+}
+
+fn scene() -> Scene {
+    let mut scene = Scene::new([node("a").zone("z1"), node("b").zone("z2")]);
+    let storage = &mut scene.cluster.storage;
+    let waits = |provisioner: &str| value!({"provisioner": (provisioner), "volumeBindingMode": "WaitForFirstConsumer"});
+    storage.set(Stored::Class, &Key::new("", "local"), Some(&waits("kubernetes.io/no-provisioner")));
+    storage.set(Stored::Class, &Key::new("", "made"), Some(&waits("example.com/disks")));
+    storage.set(Stored::Class, &Key::new("", "now"), Some(&value!({"provisioner": "example.com/disks"})));
+    scene
+}
+
+fn volume(scene: &mut Scene, name: &str, size: &str, zone: &str) {
+    let affinity = value!({"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [(zone)]}]}]});
+    let volume = value!({
+        "metadata": {"name": (name)},
+        "spec": {"capacity": {"storage": (size)}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "nodeAffinity": {"required": (affinity)}},
+        "status": {"phase": "Available"},
+    });
+    scene.cluster.storage.set(Stored::Volume, &Key::new("", name), Some(&volume));
+}
+
+fn claim(scene: &mut Scene, name: &str, class: &str, size: &str, volume: &str) {
+    let mut claim = value!({
+        "metadata": {"name": (name), "namespace": "default", "uid": (name), "annotations": {}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": (class),
+            "resources": {"requests": {"storage": (size)}}},
+    });
+    if !volume.is_empty() {
+        claim.set(&["spec", "volumeName"], volume);
+        claim.set(&["metadata", "annotations", "pv.kubernetes.io/bind-completed"], "yes");
+    }
+    scene.cluster.storage.set(Stored::Claim, &Key::new("default", name), Some(&claim));
+}
+
+fn said(scene: &mut Scene, pod: &Pod) -> Vec<String> {
+    let found = scene.filter(&VolumeBinding, pod);
+    found.iter().map(|rejection| rejection.as_ref().map(Rejection::message).unwrap_or_default()).collect()
+}
+
+#[test]
+fn bound_volumes_say_where() {
+    let mut scene = scene();
+    volume(&mut scene, "v", "1Gi", "z2");
+    claim(&mut scene, "c", "local", "1Gi", "v");
+    assert_eq!(said(&mut scene, &using(&["c"])), [NODE_CONFLICT, ""]);
+    scene.cluster.storage.set(Stored::Volume, &Key::new("", "v"), None);
+    assert_eq!(said(&mut scene, &using(&["c"])), [VOLUME_GONE, VOLUME_GONE]);
+}
+
+#[test]
+fn claims_that_do_not_wait_must_be_bound() {
+    let mut scene = scene();
+    assert_eq!(said(&mut scene, &using(&["c"]))[0], "persistentvolumeclaim \"c\" not found");
+    claim(&mut scene, "c", "now", "1Gi", "");
+    assert_eq!(said(&mut scene, &using(&["c"]))[0], "pod has unbound immediate PersistentVolumeClaims");
+}
+
+#[test]
+fn claims_that_wait_get_the_smallest_that_suffices() {
+    let mut scene = scene();
+    volume(&mut scene, "large", "9Gi", "z1");
+    volume(&mut scene, "small", "2Gi", "z1");
+    volume(&mut scene, "tiny", "1Gi", "z2");
+    claim(&mut scene, "c", "local", "2Gi", "");
+    assert_eq!(said(&mut scene, &using(&["c"])), ["", NO_VOLUME]);
+    let steps = VolumeBinding.reserve(&using(&["c"]), &mut scene.cluster, 0);
+    let bind = |volume: &str, claim: &str| VolumeStep::Bind {
+        volume: volume.into(),
+        claim: Key::new("default", claim),
+        uid: claim.into(),
+    };
+    assert_eq!(steps, [bind("small", "c")]);
+    claim(&mut scene, "d", "local", "2Gi", "");
+    claim(&mut scene, "e", "local", "2Gi", "");
+    let steps = VolumeBinding.reserve(&using(&["d"]), &mut scene.cluster, 0);
+    assert_eq!(steps, [bind("large", "d")], "the small one is taken");
+    assert_eq!(said(&mut scene, &using(&["e"])), [NO_VOLUME, NO_VOLUME]);
+    VolumeBinding.unreserve(&using(&["d"]), &mut scene.cluster);
+    assert_eq!(said(&mut scene, &using(&["e"])), ["", NO_VOLUME]);
+}
+
+#[test]
+fn volumes_are_made_where_they_can_be() {
+    let mut scene = scene();
+    claim(&mut scene, "c", "made", "2Gi", "");
+    assert_eq!(said(&mut scene, &using(&["c"])), ["", ""]);
+    let steps = VolumeBinding.reserve(&using(&["c"]), &mut scene.cluster, 1);
+    assert_eq!(steps, [VolumeStep::Provision { claim: Key::new("default", "c"), node: "b".into() }]);
+    let only_z1 = value!({"provisioner": "example.com/disks", "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["z1"]}]}]});
+    scene.cluster.storage.set(Stored::Class, &Key::new("", "made"), Some(&only_z1));
+    assert_eq!(said(&mut scene, &using(&["c"])), ["", NO_VOLUME]);
+}

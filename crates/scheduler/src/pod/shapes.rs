@@ -1,0 +1,241 @@
+//! The shapes of all pods, each kept once.
+//!
+//! Two pods have the same shape if everything that decides where they can go is equal; that is told by a keyed digest of
+//! it, so that a pod whose shape is known costs no more than the digest.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, Weak};
+
+use corten_api::{Str, Value, meta};
+use parking_lot::Mutex;
+
+use super::requests::Requests;
+use super::terms::{PodTerms, Spread};
+use super::volumes::Volumes;
+use super::{Controller, HostPort, Shape};
+use crate::node_selector::{PreferredTerm, RequiredNodes};
+use crate::tolerations::Toleration;
+
+/// How many shapes are looked through for those nobody has any more, at least.
+const SWEEP: usize = 256;
+
+pub(crate) struct Shapes {
+    keys: (RandomState, RandomState),
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    known: HashMap<(u64, u64), Weak<Shape>>,
+    /// Which ids are taken, by whom.
+    ids: Vec<Weak<Shape>>,
+    serial: u64,
+    sweep_at: usize,
+}
+
+impl Default for Shapes {
+    fn default() -> Shapes {
+        Shapes { keys: (RandomState::new(), RandomState::new()), table: Mutex::default() }
+    }
+}
+
+/// What of a pod makes its shape, but for what is computed.
+const SPEC: [&str; 5] = ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "volumes"];
+
+impl Shapes {
+    /// The shape of a pod.
+    pub(crate) fn of(&self, pod: &Value) -> Arc<Shape> {
+        let requests = Requests::of(pod);
+        let digest = (digest(&self.keys.0, pod, &requests), digest(&self.keys.1, pod, &requests));
+        let mut table = self.table.lock();
+        if let Some(shape) = table.known.get(&digest).and_then(Weak::upgrade) {
+            return shape;
+        }
+        let (id, serial) = table.next();
+        let shape = Arc::new(shape(pod, requests, id, serial));
+        table.known.insert(digest, Arc::downgrade(&shape));
+        table.ids[id as usize] = Arc::downgrade(&shape);
+        shape
+    }
+}
+
+impl Table {
+    /// An id that nobody has, and a new serial number.
+    fn next(&mut self) -> (u32, u64) {
+        self.serial += 1;
+        if self.known.len() >= self.sweep_at.max(SWEEP) {
+            self.known.retain(|_, shape| shape.strong_count() > 0);
+            self.sweep_at = self.known.len() * 2;
+        }
+        let free = if self.ids.len() > self.known.len() + SWEEP {
+            self.ids.iter().position(|shape| shape.strong_count() == 0)
+        } else {
+            None
+        };
+        let id = free.unwrap_or_else(|| {
+            self.ids.push(Weak::new());
+            self.ids.len() - 1
+        });
+        (u32::try_from(id).unwrap_or(u32::MAX), self.serial)
+    }
+}
+
+fn digest(key: &RandomState, pod: &Value, requests: &Requests) -> u64 {
+    let mut hasher = key.build_hasher();
+    meta::namespace(pod).hash(&mut hasher);
+    controller(pod).hash(&mut hasher);
+    requests.hash(&mut hasher);
+    ports(pod).hash(&mut hasher);
+    images(pod).hash(&mut hasher);
+    // Claims made for a pod are named after it.
+    let ephemeral = pod.items_at(&["spec", "volumes"]).iter().any(|volume| volume.get("ephemeral").is_some());
+    if ephemeral {
+        meta::name(pod).hash(&mut hasher);
+    }
+    write(pod.at(&["metadata", "labels"]), &mut hasher);
+    for field in ["schedulerName", "priority", "preemptionPolicy"].iter().chain(&SPEC) {
+        write(pod.at(&["spec", field]), &mut hasher);
+    }
+    hasher.finish()
+}
+
+fn write(value: Option<&Value>, hasher: &mut impl Hasher) {
+    match value {
+        None | Some(Value::Null) => 0u8.hash(hasher),
+        Some(Value::Bool(value)) => (1u8, value).hash(hasher),
+        Some(Value::Int(value)) => (2u8, value).hash(hasher),
+        Some(Value::Float(value)) => (3u8, value.to_bits()).hash(hasher),
+        Some(Value::String(text) | Value::Raw(text)) => (4u8, text.as_str()).hash(hasher),
+        Some(Value::Array(items)) => {
+            (5u8, items.len()).hash(hasher);
+            items.iter().for_each(|item| write(Some(item), hasher));
+        }
+        Some(Value::Object(map)) => {
+            (6u8, map.len()).hash(hasher);
+            for (key, value) in map.iter() {
+                key.as_str().hash(hasher);
+                write(Some(value), hasher);
+            }
+        }
+    }
+}
+
+fn shape(pod: &Value, requests: Requests, id: u32, serial: u64) -> Shape {
+    let none = Value::Null;
+    let spec = pod.get("spec").unwrap_or(&none);
+    let namespace = meta::namespace(pod);
+    let labels = meta::labels(pod).cloned().unwrap_or_default();
+    let spread = spec.items_at(&["topologySpreadConstraints"]);
+    let preferred = ["affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
+    Shape {
+        id,
+        serial,
+        namespace: namespace.into(),
+        controller: controller(pod),
+        scheduler: Str::new(spec.str_at(&["schedulerName"]).unwrap_or("default-scheduler")),
+        priority: spec.int_at(&["priority"]).and_then(|priority| priority.try_into().ok()).unwrap_or(0),
+        preempts: spec.str_at(&["preemptionPolicy"]) != Some("Never"),
+        requests,
+        ports: ports(pod),
+        images: images(pod),
+        nodes: RequiredNodes::of(spec),
+        preferred_nodes: PreferredTerm::all(spec.items_at(&preferred)),
+        tolerations: spec.items_at(&["tolerations"]).iter().map(Toleration::of).collect(),
+        affinity: PodTerms::of(spec.at(&["affinity", "podAffinity"]), namespace),
+        anti_affinity: PodTerms::of(spec.at(&["affinity", "podAntiAffinity"]), namespace),
+        spread: spread.iter().map(|constraint| Spread::of(constraint, &labels)).collect(),
+        volumes: Volumes::of(pod, namespace, meta::name(pod)),
+        labels,
+    }
+}
+
+fn controller(pod: &Value) -> Option<Controller> {
+    let owners = pod.items_at(&["metadata", "ownerReferences"]);
+    let owner = owners.iter().find(|owner| owner.bool_at(&["controller"]) == Some(true))?;
+    let text = |key: &str| Str::new(owner.str_at(&[key]).unwrap_or_default());
+    Some(Controller { api_version: text("apiVersion"), kind: text("kind"), name: text("name") })
+}
+
+/// Containers, and the sidecars among the init containers.
+fn ports(pod: &Value) -> Vec<HostPort> {
+    let init = pod.items_at(&["spec", "initContainers"]).iter();
+    let sidecars = init.filter(|container| container.str_at(&["restartPolicy"]) == Some("Always"));
+    let containers = pod.items_at(&["spec", "containers"]).iter().chain(sidecars);
+    let read = |port: &Value| {
+        let number = u16::try_from(port.int_at(&["hostPort"])?).ok().filter(|number| *number > 0)?;
+        let or = |key: &str, unless_said: &'static str| {
+            let said = port.str_at(&[key]).filter(|said| !said.is_empty());
+            said.map_or(Str::new_static(unless_said), Str::new)
+        };
+        Some(HostPort { address: or("hostIP", "0.0.0.0"), protocol: or("protocol", "TCP"), port: number })
+    };
+    containers.flat_map(|container| container.items_at(&["ports"])).filter_map(read).collect()
+}
+
+/// The images it needs, by the names nodes know them under.
+fn images(pod: &Value) -> Vec<Str> {
+    let of = |list: &str| pod.items_at(&["spec", list]).iter().filter_map(|c| c.str_at(&["image"]));
+    let volumes = pod.items_at(&["spec", "volumes"]).iter();
+    let mounted = volumes.filter_map(|volume| volume.str_at(&["image", "reference"]));
+    of("initContainers").chain(of("containers")).chain(mounted).map(normalized).collect()
+}
+
+/// With its tag.
+fn normalized(image: &str) -> Str {
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest").into() } else { image.into() }
+}
+
+/// What was found out about shapes, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(Vec<(u64, bool)>);
+
+impl Memo {
+    /// The answer for a shape, found out once.
+    pub(crate) fn get(&mut self, shape: &Shape, find: impl FnOnce(&Shape) -> bool) -> bool {
+        let at = shape.id as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, (0, false));
+        }
+        if self.0[at].0 != shape.serial {
+            self.0[at] = (shape.serial, find(shape));
+        }
+        self.0[at].1
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn pods_of_one_template_share_their_shape() {
+        let shapes = Shapes::default();
+        let pod = |name: &str, app: &str| {
+            shapes.of(&value!({"metadata": {"name": (name), "namespace": "n", "labels": {"app": (app)}},
+                "spec": {"containers": [{"name": "c", "image": "nginx"}]}}))
+        };
+        let (a, b, c) = (pod("a", "web"), pod("b", "web"), pod("c", "db"));
+        assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));
+        assert_ne!((a.id, a.serial), (c.id, c.serial));
+        assert_eq!(a.images, ["nginx:latest"]);
+    }
+
+    #[test]
+    fn images_have_tags() {
+        for (image, expected) in [
+            ("a", "a:latest"),
+            ("a:1", "a:1"),
+            ("host:5000/a", "host:5000/a:latest"),
+            ("host:5000/a@sha256:0", "host:5000/a@sha256:0"),
+        ] {
+            assert_eq!(normalized(image), expected);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The scheduler at work: what the caches tell goes in, what the engine decides goes out.
+//!
+//! One task decides. Bindings are written side by side, so that many wait for the disk together; when too many are on
+//! their way, deciding waits for them.
+
+mod volumes;
+
+use std::sync::Arc;
+
+use corten_api::{Value, meta, time, value};
+use corten_base::Clock;
+use corten_client::{Cache, Caches, Client, DeleteOptions, Key, Kind, Object, Patch, kinds};
+use corten_reconcile::{Event, Manager, Recorder};
+use jiff::Timestamp;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Semaphore, TryAcquireError};
+use tokio::task::JoinSet;
+
+use crate::config::{Config, DEFAULT_SCHEDULER};
+use crate::engine::{Change, Engine, Step};
+use crate::framework::Nomination;
+use crate::metrics::Metrics;
+use crate::node::Node;
+use crate::plugins::{default_binder, volume_binding};
+use crate::pod::{Pod, Shapes};
+use crate::storage::Stored;
+use crate::workloads::Selecting;
+use volumes::VolumePreparation;
+
+/// How many requests are on their way at once.
+const AT_ONCE: usize = 96;
+/// How many pods may have a node that the server does not know of.
+const AHEAD: usize = 4096;
+/// How many decisions are made before others get their turn.
+const IN_A_ROW: usize = 64;
+/// How long an event's message may be.
+const NOTE: usize = 1024;
+
+/// Starts scheduling; it ends with the manager. Pods are bound and told about through the client.
+pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> {
+    let (changes, inbox) = mpsc::unbounded_channel();
+    let shapes = Arc::new(Shapes::default());
+    let followed = follow(manager.caches(), &changes, &shapes);
+    let metrics = Arc::new(Metrics::default());
+    let clock = manager.clock().clone();
+    let seed = u64::try_from(clock.now().as_microsecond()).unwrap_or(1);
+    let scheduler = Scheduler {
+        engine: Engine::new(config, seed),
+        inbox,
+        writer: Writer {
+            client,
+            recorder: manager.recorder().clone(),
+            clock: clock.clone(),
+            changes,
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+            volumes: Arc::new(VolumePreparation::new(manager.caches(), clock.clone())),
+        },
+        clock,
+        metrics: metrics.clone(),
+        requests: JoinSet::new(),
+    };
+    manager.spawn(async move {
+        for cache in followed {
+            cache.synced().await;
+        }
+        scheduler.run().await;
+    });
+    metrics
+}
+
+/// Reads what changed.
+type Read = Box<dyn Fn(&Key, Option<&Object>) -> Change + Send + Sync>;
+
+/// Sends every change of what matters to the engine, read as far as it needs to be.
+fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shapes>) -> Vec<Arc<Cache>> {
+    let mut followed = Vec::new();
+    let mut each = |kind: &Kind, read: Read| {
+        let cache = caches.of(kind);
+        let changes = changes.clone();
+        cache.subscribe(move |change| {
+            // Nobody listens any more when the scheduler has ended.
+            let _ = changes.send(read(&change.object().key, change.new.as_deref()));
+        });
+        followed.push(cache);
+    };
+    let shapes = shapes.clone();
+    each(
+        &kinds::PODS,
+        Box::new(move |key, object| Change::Pod {
+            key: key.clone(),
+            pod: object.map(|object| Arc::new(Pod::of(&object.tree(), &shapes))),
+        }),
+    );
+    each(
+        &kinds::NODES,
+        Box::new(|key, object| Change::Node {
+            name: key.name.clone(),
+            node: object.map(|object| Arc::new(Node::of(&object.tree()))),
+        }),
+    );
+    each(
+        &kinds::NAMESPACES,
+        Box::new(|key, object| Change::Namespace {
+            name: key.name.clone(),
+            labels: object.map(|object| object.labels.clone()),
+        }),
+    );
+    for (kind, stored) in [
+        (&kinds::PERSISTENT_VOLUMES, Stored::Volume),
+        (&kinds::PERSISTENT_VOLUME_CLAIMS, Stored::Claim),
+        (&kinds::STORAGE_CLASSES, Stored::Class),
+        (&kinds::CSI_NODES, Stored::CsiNode),
+    ] {
+        each(
+            kind,
+            Box::new(move |key, object| Change::Storage {
+                kind: stored,
+                key: key.clone(),
+                object: object.map(Object::tree),
+            }),
+        );
+    }
+    each(
+        &kinds::POD_DISRUPTION_BUDGETS,
+        Box::new(|key, object| Change::Budget { key: key.clone(), object: object.map(Object::tree) }),
+    );
+    for (kind, selecting) in [
+        (&kinds::SERVICES, Selecting::Service),
+        (&kinds::REPLICATION_CONTROLLERS, Selecting::ReplicationController),
+        (&kinds::REPLICA_SETS, Selecting::ReplicaSet),
+        (&kinds::STATEFUL_SETS, Selecting::StatefulSet),
+    ] {
+        each(
+            kind,
+            Box::new(move |key, object| Change::Workload {
+                kind: selecting,
+                key: key.clone(),
+                object: object.map(Object::tree),
+            }),
+        );
+    }
+    followed
+}
+
+struct Scheduler {
+    engine: Engine,
+    inbox: UnboundedReceiver<Change>,
+    writer: Writer,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    requests: JoinSet<()>,
+}
+
+impl Scheduler {
+    async fn run(mut self) {
+        loop {
+            let due = self.work();
+            self.metrics.depths(self.engine.depths(), self.engine.pods(), self.engine.nodes());
+            let first = tokio::select! {
+                change = self.inbox.recv() => change,
+                () = sleep_until(&self.clock, due) => None,
+                Some(_) = self.requests.join_next() => None,
+            };
+            let now = self.clock.now();
+            first.into_iter().for_each(|change| self.engine.apply(change, now));
+        }
+    }
+
+    /// Takes in everything that happened and decides for a while; until when there is nothing to do.
+    fn work(&mut self) -> Option<Timestamp> {
+        for _ in 0..IN_A_ROW {
+            let now = self.clock.now();
+            while let Ok(change) = self.inbox.try_recv() {
+                self.engine.apply(change, now);
+            }
+            if self.engine.assumed() >= AHEAD {
+                // The next answer wakes us.
+                return None;
+            }
+            match self.engine.step(now) {
+                Step::Wait(until) => return until,
+                step => {
+                    let took = self.clock.now().duration_since(now).as_secs_f64();
+                    match &step {
+                        Step::Bind { .. } => self.metrics.decided(true, took),
+                        Step::Tell { .. } => self.metrics.decided(false, took),
+                        _ => {}
+                    }
+                    self.requests.spawn(self.writer.clone().perform(step));
+                }
+            }
+        }
+        Some(self.clock.now())
+    }
+}
+
+async fn sleep_until(clock: &Clock, due: Option<Timestamp>) {
+    match due {
+        Some(due) if due <= clock.now() => tokio::task::yield_now().await,
+        Some(due) => clock.sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Carries out what was decided.
+#[derive(Clone)]
+struct Writer {
+    client: Client,
+    recorder: Recorder,
+    clock: Clock,
+    changes: UnboundedSender<Change>,
+    room: Arc<Semaphore>,
+    volumes: Arc<VolumePreparation>,
+}
+
+impl Writer {
+    async fn perform(self, step: Step) {
+        if let Step::Bind { pod, volumes, .. } = &step
+            && let Err(error) = self.volumes.prepare(&self.client, pod, volumes).await
+        {
+            let outcome = Err(format!("running PreBind plugin \"{}\": {error}", volume_binding::NAME));
+            let _ = self.changes.send(Change::Bound { uid: pod.uid.clone(), outcome });
+            return;
+        }
+        let room = match self.room.clone().try_acquire_owned() {
+            Err(TryAcquireError::NoPermits) => self.room.clone().acquire_owned().await.ok(),
+            room => room.ok(),
+        };
+        match step {
+            Step::Bind { pod, node, .. } => self.bind(&pod, &node).await,
+            Step::Tell { pod, reason, message, nomination } => {
+                self.tell(&pod, reason, &message, &nomination).await;
+            }
+            Step::Preempt { pod, node, victims } => self.preempt(&pod, &node, &victims).await,
+            Step::Unnominate { pod } => self.patch_status(&pod, value!({"nominatedNodeName": null})).await,
+            Step::Wait(_) => {}
+        }
+        drop(room);
+    }
+
+    async fn bind(&self, pod: &Pod, node: &str) {
+        let binding = default_binder::binding(pod, node);
+        let answer = self.client.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
+        let outcome = match answer {
+            Ok(_) => {
+                let message = format!("Successfully assigned {} to {node}", pod.key);
+                self.recorder.record(Event::normal(
+                    DEFAULT_SCHEDULER,
+                    &pod.reference(),
+                    "Scheduled",
+                    message,
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                tracing::debug!(pod = %pod.key, node, %error, "pod could not be bound");
+                Err(format!("running Bind plugin \"{}\": {error}", default_binder::NAME))
+            }
+        };
+        let _ = self.changes.send(Change::Bound { uid: pod.uid.clone(), outcome });
+    }
+
+    /// Says why a pod has no node, to people and to programs.
+    async fn tell(&self, pod: &Pod, reason: &'static str, message: &str, nomination: &Nomination) {
+        let event =
+            Event::warning(DEFAULT_SCHEDULER, &pod.reference(), "FailedScheduling", truncated(message));
+        self.recorder.record(event);
+        let mut status = Value::object();
+        if pod.told.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
+            status.set(&["conditions"], value!([(condition(pod, reason, message, self.clock.now()))]));
+        }
+        match nomination {
+            Nomination::Node(node) if pod.nominated != *node => {
+                status.set(&["nominatedNodeName"], node.clone());
+            }
+            Nomination::Clear if !pod.nominated.is_empty() => {
+                status.set(&["nominatedNodeName"], Value::Null);
+            }
+            _ => {}
+        }
+        if status != Value::object() {
+            self.patch_status(pod, status).await;
+        }
+    }
+
+    /// Takes pods away so that another can have their place.
+    async fn preempt(&self, pod: &Pod, node: &str, victims: &[Arc<Pod>]) {
+        for victim in victims {
+            let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
+            let condition = value!({
+                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
+            });
+            self.patch_status(victim, value!({"conditions": [(condition)]})).await;
+            let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
+            match self.client.delete(&kinds::PODS, &victim.key, &options).await {
+                Ok(_) => {
+                    let message = format!("Preempted by pod {} on node {node}", pod.uid);
+                    let event = Event::normal(DEFAULT_SCHEDULER, &victim.reference(), "Preempted", message);
+                    self.recorder.record(event);
+                }
+                Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),
+            }
+        }
+        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone() });
+    }
+
+    /// Merges something into the status of this very pod.
+    async fn patch_status(&self, pod: &Pod, status: Value) {
+        let mut patch = value!({"status": (status)});
+        meta::set_text(&mut patch, "uid", &pod.uid);
+        match self.client.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
+            Err(error) if !error.is_not_found() => {
+                tracing::debug!(pod = %pod.key, %error, "pod's status could not be written");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Says why a pod has no node.
+fn condition(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut condition = value!({
+        "type": "PodScheduled", "status": "False", "reason": (reason), "message": (message),
+        "lastProbeTime": null,
+    });
+    if pod.told.is_none() {
+        condition.set(&["lastTransitionTime"], time::format(now));
+    }
+    condition
+}
+
+fn truncated(message: &str) -> String {
+    if message.len() <= NOTE {
+        return message.to_owned();
+    }
+    let end = (0..=NOTE - 4).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+    format!("{} ...", &message[..end])
+}

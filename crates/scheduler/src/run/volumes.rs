@@ -1,0 +1,81 @@
+//! Makes a pod's volumes ready before it is bound: gives volumes to claims, has others made, and waits for both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Value, value};
+use corten_base::Clock;
+use corten_client::{Cache, Caches, Client, Error, Key, Patch, kinds};
+
+use crate::framework::VolumeStep;
+use crate::pod::Pod;
+use crate::storage::{Claim, SELECTED_NODE};
+
+/// How long volumes may take, as upstream has it.
+const PATIENCE: Duration = Duration::from_secs(600);
+const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VolumeError {
+    #[error("binding volumes: {0}")]
+    Request(#[from] Error),
+    #[error("binding volumes: timed out waiting for the condition")]
+    TimedOut,
+}
+
+pub(super) struct VolumePreparation {
+    claims: Arc<Cache>,
+    clock: Clock,
+}
+
+impl VolumePreparation {
+    pub(super) fn new(caches: &Caches, clock: Clock) -> VolumePreparation {
+        VolumePreparation { claims: caches.of(&kinds::PERSISTENT_VOLUME_CLAIMS), clock }
+    }
+
+    /// Does what is to be done and waits until every claim of the pod has its volume.
+    pub(super) async fn prepare(
+        &self,
+        client: &Client,
+        pod: &Pod,
+        steps: &[VolumeStep],
+    ) -> Result<(), VolumeError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        for step in steps {
+            match step {
+                VolumeStep::Bind { volume, claim, uid } => {
+                    let patch = Patch::Strategic(given_to(claim, uid));
+                    client
+                        .patch(&kinds::PERSISTENT_VOLUMES, &Key::new("", volume.clone()), &patch, "")
+                        .await?;
+                }
+                VolumeStep::Provision { claim, node } => {
+                    let mut patch = Value::object();
+                    patch.set(&["metadata", "annotations", SELECTED_NODE], node.clone());
+                    client
+                        .patch(&kinds::PERSISTENT_VOLUME_CLAIMS, claim, &Patch::Strategic(patch), "")
+                        .await?;
+                }
+            }
+        }
+        let keys: Vec<Key> = pod.shape.volumes.all_claims().cloned().collect();
+        let is_bound =
+            |claims: &Cache, key: &Key| claims.get(key).is_some_and(|claim| Claim::of(&claim.tree()).bound);
+        let all = self.claims.until(|claims| keys.iter().all(|key| is_bound(claims, key)));
+        tokio::select! {
+            () = all => Ok(()),
+            () = self.clock.sleep(PATIENCE) => Err(VolumeError::TimedOut),
+        }
+    }
+}
+
+/// What makes a volume a claim's.
+fn given_to(claim: &Key, uid: &str) -> Value {
+    let mut patch = value!({"spec": {"claimRef": {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": (claim.namespace.clone()),
+        "name": (claim.name.clone()), "uid": (uid)}}});
+    patch.set(&["metadata", "annotations", BOUND_BY], "yes");
+    patch
+}
