@@ -85,6 +85,7 @@ fn keep_processes() -> Result<i32, String> {
         return Ok(pid);
     }
     let keep = || -> Option<()> {
+        let_go().ok()?;
         kernel::control(PR_SET_PDEATHSIG, SIGKILL as u64).ok()?;
         let signals = kernel::signals().ok()?;
         loop {
@@ -102,6 +103,11 @@ fn keep_processes() -> Result<i32, String> {
 pub(crate) fn say_ready() -> Result<(), String> {
     let mut out = std::io::stdout();
     writeln!(out, "ready").and_then(|()| out.flush()).during(|| "saying that all is ready".to_owned())?;
+    let_go()
+}
+
+/// Whoever started us waits for our standard streams to close.
+fn let_go() -> Result<(), String> {
     let nothing =
         File::options().read(true).write(true).open("/dev/null").during(|| "opening /dev/null".to_owned())?;
     let nothing = OwnedFd::from(nothing);

@@ -85,5 +85,8 @@ fn append(
     let mut header = tar::Header::new_gnu();
     header.set_size(size);
     header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     archive.append_data(&mut header, path, from).at("writing", "the archive")
 }

@@ -181,7 +181,7 @@ pub(crate) fn text_of(log: &str) -> String {
 /// An image as `docker save` would write it.
 fn archive() -> Vec<u8> {
     let layer = layer();
-    let digest = corten_container::image::Digest::of(&layer);
+    let digest = image::Digest::of(&layer);
     let config = format!(
         r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["FROM_IMAGE=yes"],"Cmd":["sh"],"Volumes":null}},
             "rootfs":{{"type":"layers","diff_ids":["{digest}"]}}}}"#
@@ -202,6 +202,7 @@ fn layer() -> Vec<u8> {
     for applet in APPLETS {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Symlink);
+        owned(&mut header);
         header.set_size(0);
         layer.append_link(&mut header, format!("bin/{applet}"), "busybox").unwrap();
     }
@@ -218,8 +219,17 @@ fn layer() -> Vec<u8> {
 fn add(archive: &mut tar::Builder<Vec<u8>>, path: &str, mode: u32, bytes: &[u8]) {
     let mut header = tar::Header::new_gnu();
     header.set_size(bytes.len() as u64);
+    owned(&mut header);
     header.set_mode(mode);
     archive.append_data(&mut header, path, bytes).unwrap();
+}
+
+/// As every tar writes it.
+fn owned(header: &mut tar::Header) {
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_mode(0o777);
 }
 
 fn busybox() -> PathBuf {
