@@ -1,5 +1,6 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
+mod agent;
 mod bench;
 mod component;
 mod controller_manager;
