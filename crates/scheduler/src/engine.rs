@@ -322,4 +322,8 @@ fn helps(profile: &Profile, pod: &Pod, plugins: &[&'static str], event: &Cluster
 }
 
 #[cfg(test)]
+mod independent;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
 mod tests;

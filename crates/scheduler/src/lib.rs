@@ -18,6 +18,7 @@ mod plugins;
 mod pod;
 mod queue;
 mod random;
+mod rehearsal;
 mod resources;
 mod run;
 mod snapshot;
@@ -29,4 +30,5 @@ mod workloads;
 
 pub use config::{Config, ConfigError};
 pub use metrics::Metrics;
+pub use rehearsal::{Rehearsed, rehearse};
 pub use run::start;

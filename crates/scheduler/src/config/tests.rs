@@ -2,7 +2,7 @@ use corten_api::{Value, value};
 
 use super::*;
 
-fn config(rest: Value) -> Result<Config, ConfigError> {
+fn config(rest: &Value) -> Result<Config, ConfigError> {
     let mut config = value!({"apiVersion": (API_VERSION), "kind": "KubeSchedulerConfiguration"});
     for (key, value) in rest.as_object().unwrap().iter() {
         config.set(&[key.as_str()], value.clone());
@@ -42,7 +42,7 @@ fn defaults_are_upstreams() {
 
 #[test]
 fn plugins_are_turned_on_and_off() {
-    let config = config(value!({"profiles": [
+    let config = config(&value!({"profiles": [
         {"schedulerName": "only-fit", "plugins": {
             "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}}},
         {"schedulerName": "less", "plugins": {
@@ -61,7 +61,7 @@ fn plugins_are_turned_on_and_off() {
 
 #[test]
 fn mistakes_are_told() {
-    let said = |rest: Value| config(rest).err().map(|error| error.to_string()).unwrap_or_default();
+    let said = |rest: Value| config(&rest).err().map(|error| error.to_string()).unwrap_or_default();
     let of = |profile: Value| said(value!({"profiles": [(profile)]}));
     assert_eq!(
         of(value!({"plugins": {"filter": {"enabled": [{"name": "Nonsense"}]}}})),

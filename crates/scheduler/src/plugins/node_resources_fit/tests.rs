@@ -3,7 +3,7 @@ use corten_api::value;
 use super::*;
 use crate::testing::{Scene, node, pod};
 
-fn check_in(plugin: &NodeResourcesFit, scene: &mut Scene, asks: corten_api::Value, expected: &str) {
+fn check_in(plugin: &NodeResourcesFit, scene: &mut Scene, asks: &corten_api::Value, expected: &str) {
     let found = scene.filter(plugin, &pod("p").requests(asks.clone()).build());
     let said = found[0].as_ref().map(|rejection| {
         let kind = if rejection.unresolvable { "never: " } else { "" };
@@ -20,7 +20,7 @@ fn what_fits() {
     let used = value!({"cpu": "1", "memory": "2Gi", "example.com/gpu": "1", "ephemeral-storage": "2Gi"});
     scene.put(pod("there").requests(used).build(), "a");
     let fit = NodeResourcesFit::default();
-    let mut check = |asks, expected| check_in(&fit, &mut scene, asks, expected);
+    let mut check = |asks: corten_api::Value, expected| check_in(&fit, &mut scene, &asks, expected);
     check(value!({}), "");
     check(value!({"cpu": "3", "memory": "6Gi"}), "");
     check(value!({"cpu": "3001m"}), "Insufficient cpu");
@@ -32,8 +32,8 @@ fn what_fits() {
     check(value!({"hugepages-2Mi": "6Mi"}), "never: Insufficient hugepages-2Mi");
     check(value!({"ephemeral-storage": "9Gi"}), "Insufficient ephemeral-storage");
     scene.put(pod("there too").build(), "a");
-    check_in(&fit, &mut scene, value!({}), "Too many pods");
-    check_in(&fit, &mut scene, value!({"cpu": "4"}), "Too many pods, Insufficient cpu");
+    check_in(&fit, &mut scene, &value!({}), "Too many pods");
+    check_in(&fit, &mut scene, &value!({"cpu": "4"}), "Too many pods, Insufficient cpu");
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn some_resources_are_looked_after_elsewhere() {
         ignored_groups: vec!["group.io".into()],
         ..NodeResourcesFit::default()
     };
-    check_in(&ignoring, &mut scene, value!({"example.com/gpu": "9"}), "");
-    check_in(&ignoring, &mut scene, value!({"group.io/anything": "9"}), "");
-    check_in(&ignoring, &mut scene, value!({"other.io/x": "1"}), "never: Insufficient other.io/x");
+    check_in(&ignoring, &mut scene, &value!({"example.com/gpu": "9"}), "");
+    check_in(&ignoring, &mut scene, &value!({"group.io/anything": "9"}), "");
+    check_in(&ignoring, &mut scene, &value!({"other.io/x": "1"}), "never: Insufficient other.io/x");
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! How many decisions a second, by the size of the cluster and by what pods demand:
+//! `cargo run --release -p corten-scheduler --example decisions [PODS]`.
+
+use corten_api::{Value, value};
+use corten_scheduler::rehearse;
+
+const NODES: [usize; 5] = [100, 1000, 5000, 15_000, 50_000];
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn node(index: usize) -> Value {
+    let name = format!("node-{index}");
+    let room = value!({"cpu": "400", "memory": "3200Gi", "pods": "11000"});
+    let mut node =
+        value!({"metadata": {"name": (name.clone()), "labels": {}}, "status": {"allocatable": (room)}});
+    node.set(&["metadata", "labels", "kubernetes.io/hostname"], name);
+    node.set(&["metadata", "labels", ZONE], format!("zone-{}", index % 3));
+    node
+}
+
+fn pod(index: usize, kind: &str) -> Value {
+    let requests = value!({"cpu": "100m", "memory": "500Mi"});
+    let mut pod = value!({
+        "metadata": {"name": (format!("pod-{index}")), "namespace": "default", "uid": (format!("uid-{index}")),
+            "labels": {"color": "blue"}},
+        "spec": {"containers": [{"name": "pause", "image": "pause", "resources": {"requests": (requests)}}]},
+    });
+    let term = |topology: &str| value!({"labelSelector": {"matchLabels": {"color": "blue"}}, "topologyKey": (topology)});
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    match kind {
+        "affinity" => pod.set(&["spec", "affinity", "podAffinity", required], value!([(term(ZONE))])),
+        "preferred affinity" => {
+            let weighted = value!({"weight": 1, "podAffinityTerm": (term("kubernetes.io/hostname"))});
+            pod.set(&["spec", "affinity", "podAffinity", preferred], value!([(weighted)]));
+        }
+        "spread" => {
+            let mut constraint = term(ZONE);
+            constraint.set(&["maxSkew"], 5);
+            constraint.set(&["whenUnsatisfiable"], "DoNotSchedule");
+            pod.set(&["spec", "topologySpreadConstraints"], value!([(constraint)]));
+        }
+        "hopeless" => pod.set(&["spec", "nodeSelector"], value!({"no": "such node"})),
+        _ => {}
+    }
+    pod
+}
+
+fn main() {
+    let pods: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    println!("{:>20} {}", "nodes", NODES.map(|nodes| format!("{nodes:>9}")).join(" "));
+    for kind in ["plain", "affinity", "preferred affinity", "spread", "hopeless"] {
+        let rates = NODES.map(|nodes| {
+            let rehearsed = rehearse((0..nodes).map(node), (0..pods).map(|index| pod(index, kind)));
+            format!("{:>9.0}", pods as f64 / rehearsed.took.as_secs_f64())
+        });
+        println!("{kind:>20} {}  decisions/s", rates.join(" "));
+    }
+}

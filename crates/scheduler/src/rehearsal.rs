@@ -1,0 +1,48 @@
+//! Decisions without a cluster, for measuring how fast they are made.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corten_api::{Value, meta};
+use corten_client::Key;
+use jiff::Timestamp;
+
+use crate::config::Config;
+use crate::engine::{Change, Engine, Step};
+use crate::node::Node;
+use crate::pod::{Pod, Shapes};
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rehearsed {
+    /// How many pods were given a node.
+    pub placed: usize,
+    /// How long the decisions took, without reading nodes and pods.
+    pub took: Duration,
+}
+
+/// Gives pods to nodes, one after the other, as if every binding were taken.
+pub fn rehearse(nodes: impl Iterator<Item = Value>, pods: impl Iterator<Item = Value>) -> Rehearsed {
+    let now = Timestamp::UNIX_EPOCH;
+    let shapes = Shapes::default();
+    let mut engine = Engine::new(Config::default(), 1);
+    for node in nodes {
+        let (name, node) = (meta::name(&node).into(), Some(Arc::new(Node::of(&node))));
+        engine.apply(Change::Node { name, node }, now);
+    }
+    for pod in pods {
+        let (key, pod) = (Key::of(&pod), Some(Arc::new(Pod::of(&pod, &shapes))));
+        engine.apply(Change::Pod { key, pod }, now);
+    }
+    let (started, mut placed) = (Instant::now(), 0);
+    loop {
+        match engine.step(now) {
+            Step::Bind { pod, .. } => {
+                engine.apply(Change::Bound { uid: pod.uid.clone(), outcome: Ok(()) }, now);
+                placed += 1;
+            }
+            Step::Wait(_) => return Rehearsed { placed, took: started.elapsed() },
+            _ => {}
+        }
+    }
+}
