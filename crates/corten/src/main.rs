@@ -3,6 +3,7 @@
 mod bench;
 mod component;
 mod controller_manager;
+mod image;
 mod scheduler;
 mod server;
 
@@ -27,6 +28,8 @@ enum Command {
     ControllerManager(controller_manager::Args),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Import, export, list, remove and pull images.
+    Image(image::Args),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -38,6 +41,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }
