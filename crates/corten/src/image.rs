@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use corten_container::image::Store;
+use corten_container::image::{Named, Store};
 use corten_container::registry::{Registries, RegistriesConfig};
 
 /// Images on this machine.
@@ -118,7 +118,7 @@ fn export(store: &Store, output: Option<&Path>, images: &[String]) -> anyhow::Re
 
 fn list(store: &Store) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for (image, tags, digests) in store.images()? {
+    for Named { record: image, tags, digests } in store.images()? {
         let id = image.id.hex().chars().take(12).collect::<String>();
         let names = if tags.is_empty() { digests } else { tags };
         let names = if names.is_empty() { vec!["<none>".to_owned()] } else { names };

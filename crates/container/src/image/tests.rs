@@ -114,7 +114,7 @@ fn layers_become_what_overlayfs_stacks() {
         layer(&["etc/f = etc/e", "abs/g five"]),
     ];
     store.import(docker("web:1", &layers).as_slice()).unwrap();
-    let (record, tags, digests) = store.find("web:1").unwrap().unwrap();
+    let Named { record, tags, digests } = store.find("web:1").unwrap().unwrap();
     assert_eq!(tags, ["docker.io/library/web:1"]);
     assert_eq!(digests, [format!("docker.io/library/web@{}", record.target)]);
     assert_eq!((record.process.user.as_str(), record.process.cmd.as_slice()), ("7", &["run".to_owned()][..]));
@@ -170,7 +170,7 @@ fn what_goes_out_comes_back() {
     let (_folder, second) = store();
     let imported = second.import(exported.as_slice()).unwrap();
     assert_eq!(imported[0].names, ["docker.io/library/web:1"]);
-    let [one, two] = [&first, &second].map(|store| store.find("web:1").unwrap().unwrap().0);
+    let [one, two] = [&first, &second].map(|store| store.find("web:1").unwrap().unwrap().record);
     assert_eq!((one.id, one.manifest, one.size), (two.id, two.manifest, two.size));
 }
 
@@ -196,7 +196,7 @@ fn removing_takes_only_what_nobody_needs() {
     store.import(docker("x:1", &[shared.clone(), layer(&["b two"])]).as_slice()).unwrap();
     store.import(docker("y:1", &[shared]).as_slice()).unwrap();
     assert_eq!(count(folder.path(), "layers"), 2);
-    let (record, ..) = store.find("x:1").unwrap().unwrap();
+    let record = store.find("x:1").unwrap().unwrap().record;
     store.pin("container", &record.id).unwrap();
     assert!(matches!(store.remove("x:1").unwrap_err(), ImageError::InUse { .. }));
     store.unpin("container").unwrap();
@@ -214,9 +214,9 @@ fn another_process_sees_every_change() {
     let other = Store::open(folder.path()).unwrap();
     assert!(other.find("x:1").unwrap().is_none());
     one.import(docker("x:1", &[layer(&["a one"])]).as_slice()).unwrap();
-    let (record, ..) = other.find("x:1").unwrap().unwrap();
+    let record = other.find("x:1").unwrap().unwrap().record;
     let by_id = &record.id.hex()[..12];
-    assert_eq!(other.find(by_id).unwrap().unwrap().0, record);
+    assert_eq!(other.find(by_id).unwrap().unwrap().record, record);
     assert!(other.find(&record.id.hex()[..6]).unwrap().is_none());
 }
 

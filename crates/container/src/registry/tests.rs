@@ -177,8 +177,11 @@ async fn images_arrive_whole() {
     assert_eq!(record.target, digest);
     let last = *last.lock();
     assert_eq!((last.bytes, last.layers), (last.total_bytes, 3));
-    let (_, tags, digests) = store.find(&name).unwrap().unwrap();
-    assert_eq!((tags, digests), (vec![name.clone()], vec![format!("{address}/team/web@{digest}")]));
+    let found = store.find(&name).unwrap().unwrap();
+    assert_eq!(
+        (found.tags, found.digests),
+        (vec![name.clone()], vec![format!("{address}/team/web@{digest}")])
+    );
 
     let before = registry.0.requests.load(Ordering::Relaxed);
     Registries::default().pull(&store, &name, None, &Progress::ignored()).await.unwrap();
@@ -240,6 +243,6 @@ async fn mirrors_are_asked_first() {
     let mirrors = [("example.com".to_owned(), Mirror { endpoint })].into();
     let registries = Registries::new(RegistriesConfig { mirrors, ..RegistriesConfig::default() });
     registries.pull(&store, "example.com/team/web:1", None, &Progress::ignored()).await.unwrap();
-    let (_, tags, _) = store.find("example.com/team/web:1").unwrap().unwrap();
-    assert_eq!(tags, ["example.com/team/web:1"]);
+    let found = store.find("example.com/team/web:1").unwrap().unwrap();
+    assert_eq!(found.tags, ["example.com/team/web:1"]);
 }
