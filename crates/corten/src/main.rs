@@ -4,6 +4,7 @@ mod agent;
 mod bench;
 mod component;
 mod controller_manager;
+mod image;
 mod scheduler;
 mod server;
 
@@ -28,6 +29,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Import, export, list, remove and pull images.
+    Image(image::Args),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }
