@@ -198,10 +198,12 @@ fn present(answer: Result<Value, Error>) -> Result<Option<Value>, Error> {
     }
 }
 
-/// A runtime of one thread that tells when it has nothing to do: no task can go on, and none waits for the store,
-/// whose threads are not the runtime's.
+/// A runtime of one thread that tells when it has nothing to do: no task can go on, and none waits for the store. The
+/// store commits only while no task can go on, so that it does not matter how fast its threads are.
 fn runtime(store: Store, idle: Arc<Notify>) -> Runtime {
+    store.hold();
     let tell = move || {
+        store.flush();
         if store.is_quiet() {
             idle.notify_waiters();
         }

@@ -1,10 +1,12 @@
 //! End to end: the real binary and real clients.
 //!
-//! What the suites share: a manifest for every kind and what discovery says is served. The suites are in
+//! What the suites share: a manifest for every kind, what discovery says is served, and patience. The suites are in
 //! `tests/`, one file per client or per promise.
 
 mod manifests;
 mod served;
+mod waiting;
 
 pub use manifests::{Sample, pod, sample};
 pub use served::{Served, served};
+pub use waiting::eventually;

@@ -156,3 +156,28 @@ fn cron_jobs_for_a_month() {
     started.dedup();
     assert_eq!(started.len(), 29, "and otherwise one a day");
 }
+
+/// What a cluster has told in the course of a rollout and the death of a node: when, what, and of which kind.
+fn history() -> Vec<String> {
+    let cluster = Cluster::with_nodes(2);
+    cluster.create(&kinds::DEPLOYMENTS, &deployment("web", 4, "registry.example/web:1"));
+    cluster.until("four replicas", seconds(600), |cluster| is_rolled_out(cluster, "web", 4));
+    cluster.unplug("simulated-1");
+    cluster.advance(seconds(900));
+    let text = |event: &Value, path: &[&str]| event.str_at(path).unwrap_or_default().to_owned();
+    let events = cluster.list(&kinds::EVENTS, "");
+    let told = |event: &Value| {
+        let (at, reason) = (text(event, &["firstTimestamp"]), text(event, &["reason"]));
+        format!("{at} {reason} {}", text(event, &["involvedObject", "kind"]))
+    };
+    let mut history: Vec<String> = events.iter().map(told).collect();
+    history.sort();
+    history
+}
+
+#[test]
+fn everything_always_goes_the_same_way() {
+    let history_once = history();
+    assert!(history_once.iter().any(|told| told.ends_with("NodeNotReady Node")), "{history_once:#?}");
+    assert_eq!(history_once, history());
+}

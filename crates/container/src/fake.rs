@@ -55,7 +55,7 @@ impl Fake {
 
     /// Makes the next call of this method fail.
     pub fn fail_next(&self, method: &'static str, error: Error) {
-        self.state.lock().failures.entry(method).or_insert_with(VecDeque::new).push_back(error);
+        self.state.lock().failures.entry(method).or_default().push_back(error);
     }
 
     /// What commands in containers answer; they succeed in silence unless told otherwise.

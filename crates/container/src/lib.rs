@@ -55,5 +55,18 @@
 
 mod cri;
 pub mod fake;
+pub mod image;
+pub mod native;
+pub mod registry;
 
 pub use cri::*;
+
+/// Work that blocks, where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(Error::internal("working", error)),
+    }
+}

@@ -46,9 +46,10 @@ pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
 fn plain(tree: &Value) -> Value {
     match tree {
         Value::Object(fields) => {
-            let says = |(key, value): &(&Str, &Value)| {
-                let empty = value.as_object().is_some_and(|fields| fields.is_empty());
-                !value.is_null() && !(empty && *key == "resources")
+            let says = |(key, value): &(&Str, &Value)| match value {
+                Value::Null => false,
+                Value::Object(fields) => !fields.is_empty() || *key != "resources",
+                _ => true,
             };
             Value::Object(
                 fields.iter().filter(says).map(|(key, value)| (key.clone(), plain(value))).collect(),

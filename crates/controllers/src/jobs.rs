@@ -7,6 +7,24 @@ use jiff::Timestamp;
 
 use crate::selectors;
 
+/// How many objects the controllers of jobs look at at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchOptions {
+    pub concurrent_job_syncs: usize,
+    pub concurrent_cron_job_syncs: usize,
+    pub concurrent_ttl_after_finished_syncs: usize,
+}
+
+impl Default for BatchOptions {
+    fn default() -> BatchOptions {
+        BatchOptions {
+            concurrent_job_syncs: 5,
+            concurrent_cron_job_syncs: 5,
+            concurrent_ttl_after_finished_syncs: 5,
+        }
+    }
+}
+
 /// What is read off jobs again and again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobView {

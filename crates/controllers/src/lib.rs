@@ -62,6 +62,7 @@ use jiff::tz::TimeZone;
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
+pub use jobs::BatchOptions;
 pub use legacy_token_cleaner::LegacyTokenCleanerOptions;
 pub use mirroring::MirroringOptions;
 pub use nodeipam::{MaskSizes, NodeIpamOptions};
@@ -79,6 +80,7 @@ pub struct Options {
     /// The certificates by which pods know the API server, in PEM.
     pub root_ca: String,
     pub attach_detach: AttachOptions,
+    pub batch: BatchOptions,
     pub persistent_volume_binder: BinderOptions,
     /// How volumes are made of directories on nodes; none to make none.
     pub local_path: Option<LocalPathOptions>,
@@ -100,8 +102,10 @@ pub struct Options {
 /// Starts every controller.
 pub fn start(manager: &Manager, options: Options) {
     disruption::start(manager);
+    endpointslice::start(manager, options.endpoint_slices);
     garbage::start(manager);
     legacy_token_cleaner::start(manager, options.legacy_token_cleaner);
+    mirroring::start(manager, options.mirroring);
     namespace::start(manager);
     nodeipam::start(manager, options.node_ipam.as_ref());
     nodelifecycle::start(manager, options.node_lifecycle);
@@ -114,15 +118,13 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(certificates::approving::Approving);
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
-    manager.run(cronjob::CronJobs::new(TimeZone::system()));
+    manager.run(cronjob::CronJobs::new(TimeZone::system(), options.batch));
     manager.run(daemonset::DaemonSets);
     manager.run(deployment::Deployments);
     manager.run(podautoscaler::HorizontalPodAutoscalers::new(options.horizontal_pod_autoscaler));
     manager.run(endpoints::Endpoints::new(options.endpoints));
-    manager.run(endpointslice::EndpointSlices::new(options.endpoint_slices));
-    manager.run(mirroring::Mirroring { options: options.mirroring });
-    manager.run(job::Jobs::default());
-    manager.run(job::OrphanPods);
+    manager.run(job::Jobs::new(options.batch));
+    manager.run(job::OrphanPods { options: options.batch });
     manager.run(replicaset::REPLICATION_CONTROLLERS);
     manager.run(replicaset::REPLICA_SETS);
     if let Some(key) = options.token_key {
@@ -143,5 +145,5 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(servicecidr::ServiceCidrs);
     manager.run(statefulset::StatefulSets);
     manager.run(token_cleaner::TokenCleaner);
-    manager.run(ttl::TtlAfterFinished);
+    manager.run(ttl::TtlAfterFinished { options: options.batch });
 }

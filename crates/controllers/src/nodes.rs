@@ -1,7 +1,10 @@
 //! What controllers ask of nodes: whether they are ready, which taints and zone they have, which pods are theirs.
 
+use std::time::Duration;
+
 use corten_api::{Str, Value, meta, time};
-use corten_client::{Index, Key, View, kinds};
+use corten_base::Clock;
+use corten_client::{Cache, Index, Key, View, kinds};
 use corten_reconcile::Event;
 use jiff::Timestamp;
 
@@ -15,6 +18,8 @@ pub(crate) const ACCOUNT: &str = "node-controller";
 /// How long its secrets may be kept by a node, in seconds.
 pub(crate) const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
+/// How long a cache may take to show what was written before it is believed anyway.
+const STALE: Duration = Duration::from_secs(5);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// What is read off nodes again and again.
@@ -107,6 +112,14 @@ pub(crate) static PODS: Index = Index {
         if node.is_empty() { Vec::new() } else { vec![Key::new("", node.clone())] }
     },
 };
+
+/// Waits until the cache shows a version that was written; not forever, as it may have lost its server.
+pub(crate) async fn seen(nodes: &Cache, version: u64, clock: &Clock) {
+    let seen = nodes.until(|nodes| nodes.revision() >= version);
+    if clock.timeout(STALE, seen).await.is_none() {
+        tracing::debug!(version, "nodes are behind");
+    }
+}
 
 /// An event about a node, which may be gone.
 pub(crate) fn event(name: &str, uid: &str, reason: &'static str, message: String) -> Event {

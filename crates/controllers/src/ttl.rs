@@ -7,9 +7,11 @@ use corten_client::{Caches, DeleteOptions, Key, Propagation, kinds};
 use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::jobs;
+use crate::jobs::{self, BatchOptions};
 
-pub(crate) struct TtlAfterFinished;
+pub(crate) struct TtlAfterFinished {
+    pub(crate) options: BatchOptions,
+}
 
 impl Controller for TtlAfterFinished {
     /// The job, if it is there.
@@ -21,6 +23,10 @@ impl Controller for TtlAfterFinished {
 
     fn watches(&self) -> Vec<Watch> {
         vec![Watch::own(&kinds::JOBS)]
+    }
+
+    fn workers(&self) -> usize {
+        self.options.concurrent_ttl_after_finished_syncs
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> Option<Value> {
@@ -76,7 +82,11 @@ mod tests {
     }
 
     fn plan(job: &Option<Value>, now: &str) -> Plan {
-        TtlAfterFinished.plan(&Key::new("n", "j"), job, now.parse().unwrap())
+        TtlAfterFinished { options: BatchOptions::default() }.plan(
+            &Key::new("n", "j"),
+            job,
+            now.parse().unwrap(),
+        )
     }
 
     #[test]

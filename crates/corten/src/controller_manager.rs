@@ -6,6 +6,7 @@ mod credentials;
 mod flags;
 mod network_flags;
 mod node_flags;
+mod storage_flags;
 mod workload_flags;
 
 use std::sync::Arc;

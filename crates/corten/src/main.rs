@@ -24,7 +24,7 @@ enum Command {
     /// Run a cluster on this machine.
     Server(Box<server::Args>),
     /// Run the controllers alone, against any Kubernetes.
-    ControllerManager(controller_manager::Args),
+    ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
     /// Measure this machine and this build.
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
-        Command::ControllerManager(args) => controller_manager::run(args),
+        Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Bench(args) => bench::run(args),
     }

@@ -11,7 +11,7 @@ mod scopes;
 mod usage;
 
 pub use claims::{DeviceClasses, storage_class};
-pub use pods::{is_over, must_be_stated};
+pub use pods::must_be_stated;
 pub use resource_list::{Amount, ResourceList};
 pub use scopes::{Facts, Scope, is_terminating};
 pub use usage::{Item, Measure, Neighbours, is_counted};

@@ -83,7 +83,7 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> ResourceList {
 }
 
 /// Whether a pod has ended, or should have gone by now: a lost node must not block its namespace.
-pub fn is_over(pod: &Value, now: Timestamp) -> bool {
+fn is_over(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), Some("Failed" | "Succeeded")) {
         return true;
     }

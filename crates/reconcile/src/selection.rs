@@ -7,6 +7,42 @@ pub struct Selection(Vec<String>);
 /// Off unless named.
 const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
 
+/// What controllers were called before, where that is not their name without `-controller`.
+const OLD_NAMES: [(&str, &str); 20] = [
+    ("attachdetach", "persistentvolume-attach-detach-controller"),
+    ("bootstrapsigner", "bootstrap-signer-controller"),
+    ("csrapproving", "certificatesigningrequest-approving-controller"),
+    ("csrcleaner", "certificatesigningrequest-cleaner-controller"),
+    ("csrsigning", "certificatesigningrequest-signing-controller"),
+    ("endpoint", "endpoints-controller"),
+    ("endpointslicemirroring", "endpointslice-mirroring-controller"),
+    ("garbagecollector", "garbage-collector-controller"),
+    ("horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"),
+    ("legacy-service-account-token-cleaner", "legacy-serviceaccount-token-cleaner-controller"),
+    ("nodeipam", "node-ipam-controller"),
+    ("nodelifecycle", "node-lifecycle-controller"),
+    ("podgc", "pod-garbage-collector-controller"),
+    ("pv-protection", "persistentvolume-protection-controller"),
+    ("pvc-protection", "persistentvolumeclaim-protection-controller"),
+    ("resource-claim-controller", "resourceclaim-controller"),
+    ("root-ca-cert-publisher", "root-ca-certificate-publisher-controller"),
+    ("storage-version-gc", "storageversion-garbage-collector-controller"),
+    ("svm", "storage-version-migrator-controller"),
+    ("tokencleaner", "token-cleaner-controller"),
+];
+
+/// What a controller is called now.
+fn name_of(name: &str) -> String {
+    let (sign, name) = name.strip_prefix('-').map_or(("", name), |name| ("-", name));
+    let renamed = OLD_NAMES.iter().find(|(old, _)| *old == name).map(|(_, new)| (*new).to_owned());
+    let name = renamed.unwrap_or_else(|| match name {
+        "*" => name.to_owned(),
+        name if name.ends_with("-controller") => name.to_owned(),
+        name => format!("{name}-controller"),
+    });
+    format!("{sign}{name}")
+}
+
 impl Default for Selection {
     fn default() -> Selection {
         Selection(vec!["*".to_owned()])
@@ -14,8 +50,8 @@ impl Default for Selection {
 }
 
 impl Selection {
-    pub fn new(names: Vec<String>) -> Selection {
-        Selection(names)
+    pub fn new(names: &[String]) -> Selection {
+        Selection(names.iter().map(|name| name_of(name)).collect())
     }
 
     /// All there are, also those that are off by default.
@@ -45,13 +81,17 @@ mod tests {
     #[test]
     fn which_controllers_run() {
         let check = |names: &[&str], controller: &str, expected: bool| {
-            let selection = Selection::new(names.iter().map(|name| (*name).to_owned()).collect());
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let selection = Selection::new(&names);
             assert_eq!(selection.includes(controller), expected, "{names:?} {controller}");
         };
         check(&["*"], "job-controller", true);
         check(&["*", "-job-controller"], "job-controller", false);
         check(&["job-controller"], "job-controller", true);
         check(&["job-controller"], "deployment-controller", false);
+        check(&["*", "-nodeipam"], "node-ipam-controller", false);
+        check(&["ttl"], "ttl-controller", true);
+        check(&["resource-claim-controller"], "resourceclaim-controller", true);
         check(&["*"], "token-cleaner-controller", false);
         check(&["*", "token-cleaner-controller"], "token-cleaner-controller", true);
     }

@@ -53,6 +53,8 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
+    /// The committer has answered what it took.
+    answered: Condvar,
     /// How many tasks wait for an answer, of the committer or of the disk.
     asking: AtomicUsize,
 }
@@ -61,6 +63,18 @@ pub(crate) struct Queue {
 struct Waiting {
     requests: VecDeque<Request>,
     closed: bool,
+    /// If held: how many of the first may be taken.
+    allowed: Option<usize>,
+    /// Some were taken and are not answered yet.
+    busy: bool,
+}
+
+impl Waiting {
+    /// How many can be taken.
+    fn ready(&self) -> usize {
+        let all = self.requests.len();
+        self.allowed.filter(|_| !self.closed).map_or(all, |allowed| allowed.min(all))
+    }
 }
 
 /// A task that waits for an answer.
@@ -117,7 +131,9 @@ impl Queue {
     /// The next requests to commit together. With `wait`, blocks until there is something.
     pub(crate) fn take(&self, wait: bool) -> Work {
         let mut waiting = self.waiting.lock();
-        while waiting.requests.is_empty() {
+        waiting.busy = false;
+        self.answered.notify_all();
+        while waiting.ready() == 0 {
             if waiting.closed {
                 return Work::Closed;
             }
@@ -126,14 +142,38 @@ impl Queue {
             }
             self.arrived.wait(&mut waiting);
         }
-        let mut batch = Vec::with_capacity(waiting.requests.len().min(BATCH_REQUESTS));
+        let most = waiting.ready().min(BATCH_REQUESTS);
+        let mut batch = Vec::with_capacity(most);
         let mut bytes = 0;
-        while batch.len() < BATCH_REQUESTS && bytes < BATCH_BYTES {
+        while batch.len() < most && bytes < BATCH_BYTES {
             let Some(request) = waiting.requests.pop_front() else { break };
             bytes += request.bytes();
             batch.push(request);
         }
+        waiting.allowed = waiting.allowed.map(|allowed| allowed - batch.len().min(allowed));
+        waiting.busy = true;
         Work::Batch(batch)
+    }
+
+    /// From now on nothing is taken but by `flush`, until the end.
+    pub(crate) fn hold(&self) {
+        self.waiting.lock().allowed = Some(0);
+    }
+
+    /// Whatever waits is taken again as it comes.
+    pub(crate) fn release(&self) {
+        self.waiting.lock().allowed = None;
+        self.arrived.notify_one();
+    }
+
+    /// Has everything taken that waits, and waits until it is answered.
+    pub(crate) fn flush(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.allowed = Some(waiting.requests.len());
+        self.arrived.notify_one();
+        while !waiting.closed && (waiting.busy || waiting.ready() > 0) {
+            self.answered.wait(&mut waiting);
+        }
     }
 
     /// Accepts nothing more and forgets what waits.
@@ -141,6 +181,7 @@ impl Queue {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
         waiting.requests.clear();
+        self.answered.notify_all();
     }
 
     /// Accepts nothing more; what waits is still done.

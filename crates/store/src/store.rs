@@ -191,6 +191,17 @@ impl Store {
         self.shared().queue.is_closed()
     }
 
+    /// Commits nothing more but when told to by [`Store::flush`], until it is closed: so that a test decides what
+    /// happens together.
+    pub fn hold(&self) {
+        self.shared().queue.hold();
+    }
+
+    /// Commits what waits and blocks until it is answered.
+    pub fn flush(&self) {
+        self.shared().queue.flush();
+    }
+
     /// Whether no task waits for the store.
     pub fn is_quiet(&self) -> bool {
         self.shared().queue.is_quiet()
@@ -235,6 +246,7 @@ impl fmt::Debug for Store {
 impl Handle {
     fn shut_down(&self) {
         // The keeper may be waiting for the committer, so it goes first.
+        self.shared.queue.release();
         self.shared.housekeeping.close();
         let threads = std::mem::take(&mut *self.threads.lock());
         if let Some(thread) = threads.keeper {

@@ -419,3 +419,28 @@ async fn dropping_the_last_handle_closes() {
     commit(&open(dir.path()), vec![put("/a", "1")]).await.unwrap();
     assert_eq!(show(&open(dir.path()).get("/a").unwrap()), "/a=1@1");
 }
+
+#[tokio::test]
+async fn a_held_store_commits_when_told_to() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    store.hold();
+    let writer = tokio::spawn({
+        let store = store.clone();
+        async move { commit(&store, vec![put("key", "1")]).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!store.is_quiet());
+    assert_eq!(store.revision(), 0);
+    store.flush();
+    assert_eq!(store.revision(), 1);
+    writer.await.unwrap().unwrap();
+    assert!(store.is_quiet());
+    let last = tokio::spawn({
+        let store = store.clone();
+        async move { commit(&store, vec![put("key", "2")]).await }
+    });
+    tokio::task::yield_now().await;
+    store.close();
+    last.await.unwrap().unwrap();
+}

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
-use crate::jobs::JobView;
+use crate::jobs::{BatchOptions, JobView};
 use look::Look;
 
 const NAME: &str = "cronjob-controller";
@@ -26,11 +26,12 @@ pub(crate) struct CronJobs {
     here: TimeZone,
     /// The schedule each had when it was last looked at.
     schedules: Mutex<HashMap<Key, (Str, Str)>>,
+    options: BatchOptions,
 }
 
 impl CronJobs {
-    pub(crate) fn new(here: TimeZone) -> CronJobs {
-        CronJobs { here, schedules: Mutex::default() }
+    pub(crate) fn new(here: TimeZone, options: BatchOptions) -> CronJobs {
+        CronJobs { here, schedules: Mutex::default(), options }
     }
 
     /// Whether this is another schedule than the one that was known.
@@ -87,6 +88,10 @@ impl Controller for CronJobs {
 
     fn watches(&self) -> Vec<Watch> {
         vec![Watch::own(&kinds::CRON_JOBS), Watch { kind: &kinds::JOBS, keys: cron_job_of }]
+    }
+
+    fn workers(&self) -> usize {
+        self.options.concurrent_cron_job_syncs
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> World {

@@ -81,7 +81,7 @@ fn world(cron: Value, jobs: &[Value]) -> World {
 }
 
 fn controller() -> CronJobs {
-    CronJobs::new(TimeZone::UTC)
+    CronJobs::new(TimeZone::UTC, BatchOptions::default())
 }
 
 fn key() -> Key {
@@ -294,7 +294,7 @@ fn a_job_is_gone_only_if_the_server_says_so() {
     let controller = controller();
     let mut world = world(active(&["10:00:00"]), &[]);
     let path = format!("/apis/batch/v1/namespaces/default/jobs/{}", name_at("10:00:00"));
-    assert_eq!(controller.ask(&world), [path.clone()]);
+    assert_eq!(controller.ask(&world), [path.as_str()]);
     controller.learn(&mut world, &path, Ok(job("10:00:00")));
     assert!(controller.ask(&world).is_empty());
     assert!(concluded(&world, "10:30:00").is_done());

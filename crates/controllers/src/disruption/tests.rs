@@ -153,7 +153,7 @@ fn pods_of_several_managers_add_up_once_each() {
 fn pods_without_a_manager_are_told_of() {
     let naked = with(pod("a"), &["metadata", "ownerReferences"], Vec::new());
     assert_eq!(numbers(&world(max(1), &[naked.clone(), pod("b")])), [0, 2, 9, 10]);
-    let told = events(&world(max("10%"), &[naked.clone()]));
+    let told = events(&world(max("10%"), std::slice::from_ref(&naked)));
     let spelled = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}";
     assert!(told[0].starts_with(&format!(
         "UnmanagedPods Pods selected by this PodDisruptionBudget (selector: {spelled}) were found to be unmanaged. "
@@ -218,7 +218,7 @@ fn any_kind_with_a_scale_will_do() {
 fn scales_that_cannot_be_had_are_failures() {
     let mine = owned_by(pod("a"), "example.com/v1", "Foo", "foo");
     let after = |list: Value, scale: Option<Result<Value, Error>>| {
-        let mut asked = world(max(1), &[mine.clone()]);
+        let mut asked = world(max(1), std::slice::from_ref(&mine));
         Budgets.learn(&mut asked, "/apis/example.com/v1", Ok(list));
         if let Some(scale) = scale {
             Budgets.learn(&mut asked, "/apis/example.com/v1/namespaces/default/foos/foo/scale", scale);

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use corten_api::{Map, Str, Value};
-use corten_client::{Cache, Caches, Change, Key, Object, kinds};
+use corten_client::{Cache, Caches, Change, Index, Key, Object, kinds};
 
 use super::slice::{MANAGED_BY_LABEL, SERVICE_NAME_LABEL};
 use super::topology;
-use crate::conditions;
+use crate::nodes::NodeView;
 use crate::pods::Pod;
 use crate::services::ServiceView;
 
@@ -24,12 +24,21 @@ pub(super) fn zones(nodes: &Cache, pods: &[Pod]) -> HashMap<Str, Option<Str>> {
     zones.into_iter().filter_map(|(node, zone)| Some((node, zone?))).collect()
 }
 
+/// The slices of each service.
+pub(crate) static SLICES: Index = Index {
+    kind: &kinds::ENDPOINT_SLICES,
+    name: "slices-by-service",
+    names: |slice| {
+        let service = text(&slice.labels, SERVICE_NAME_LABEL);
+        if service.is_empty() { Vec::new() } else { vec![Key::new(slice.key.namespace.clone(), service)] }
+    },
+};
+
 /// The slices of a service that a manager has made and that stay.
-pub(crate) fn slices_of(manager: &str, cache: &Cache, key: &Key) -> Vec<Arc<Object>> {
-    let is_wanted = |labels: &Map| {
-        text(labels, SERVICE_NAME_LABEL) == key.name && text(labels, MANAGED_BY_LABEL) == manager
-    };
-    cache.filter(&key.namespace, |slice| is_wanted(&slice.labels) && !slice.deleting)
+pub(crate) fn slices_of(manager: &str, caches: &Caches, key: &Key) -> Vec<Arc<Object>> {
+    let mut slices = caches.by(&SLICES, key);
+    slices.retain(|slice| text(&slice.labels, MANAGED_BY_LABEL) == manager && !slice.deleting);
+    slices
 }
 
 fn text<'l>(labels: &'l Map, label: &str) -> &'l str {
@@ -54,17 +63,12 @@ pub(super) fn services_of_node(caches: &Caches, change: &Change, keys: &mut Vec<
     if !caches.of(&kinds::NODES).is_synced() {
         return;
     }
-    let mut services = caches.of(&kinds::SERVICES).list("");
-    services.retain(|service| service.view::<ServiceView>().by_capacity);
-    let matters = |node: &Arc<Object>| {
-        let tree = node.tree();
-        (topology::zone(node), conditions::is_true(&tree, "Ready"))
-    };
-    let is_same = || match (&change.old, &change.new) {
-        (Some(old), Some(new)) => matters(old) == matters(new),
-        _ => false,
-    };
-    if !services.is_empty() && !is_same() {
-        keys.extend(services.iter().map(|service| service.key.clone()));
+    let matters = |node: &Arc<Object>| (topology::zone(node), node.view::<NodeView>().is_ready());
+    if let (Some(old), Some(new)) = (&change.old, &change.new)
+        && matters(old) == matters(new)
+    {
+        return;
     }
+    let services = caches.of(&kinds::SERVICES).filter("", |s| s.view::<ServiceView>().by_capacity);
+    keys.extend(services.into_iter().map(|service| service.key.clone()));
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use corten_api::{Str, Value, meta};
 use corten_client::{Caches, Key, Kind, Object, kinds};
-use corten_reconcile::{Action, Controller, Event, Plan, Report, Step, Watch};
+use corten_reconcile::{Action, Controller, Event, Manager, Plan, Report, Step, Watch};
 use jiff::Timestamp;
 
 use crate::pods::Pod;
@@ -29,7 +29,7 @@ use endpoint::{Endpoint, Hints, Target};
 use pack::{Group, Packed, Rules};
 use slice::{Draft, Slice};
 
-pub(crate) use lookup::{services_of_slice, slices_of};
+pub(crate) use lookup::{SLICES, services_of_slice, slices_of};
 pub(crate) use slice::{MANAGED_BY_LABEL, Port, SERVICE_NAME_LABEL, list};
 
 /// How this controller labels its slices, and signs its events.
@@ -59,7 +59,12 @@ impl Default for EndpointSliceOptions {
     }
 }
 
-pub(crate) struct EndpointSlices {
+pub(crate) fn start(manager: &Manager, options: EndpointSliceOptions) {
+    manager.caches().index(&SLICES);
+    manager.run(EndpointSlices::new(options));
+}
+
+struct EndpointSlices {
     options: EndpointSliceOptions,
     triggers: Triggers,
     /// The services that had hints by capacity when they were last looked at.
@@ -67,14 +72,14 @@ pub(crate) struct EndpointSlices {
 }
 
 impl EndpointSlices {
-    pub(crate) fn new(options: EndpointSliceOptions) -> EndpointSlices {
+    fn new(options: EndpointSliceOptions) -> EndpointSlices {
         EndpointSlices { options, triggers: Triggers::default(), by_capacity: Remembered::default() }
     }
 }
 
 /// What matters for one service.
 #[derive(Debug)]
-pub(crate) struct World {
+struct World {
     object: Arc<Object>,
     service: Value,
     pods: Vec<Pod>,
@@ -138,10 +143,7 @@ impl Controller for EndpointSlices {
         let nodes = caches.of(&kinds::NODES);
         Some(World {
             nodes: lookup::zones(&nodes, &pods),
-            slices: slices_of(MANAGED_BY, &caches.of(&kinds::ENDPOINT_SLICES), key)
-                .into_iter()
-                .map(Slice::from)
-                .collect(),
+            slices: slices_of(MANAGED_BY, caches, key).into_iter().map(Slice::from).collect(),
             trigger: self.triggers.since_last_look(key, &service, &pods),
             shares: if view.by_capacity { topology::shares(&nodes) } else { None },
             was_by_capacity: self.by_capacity.replace(key, view.by_capacity),

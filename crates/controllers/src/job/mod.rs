@@ -28,7 +28,7 @@ pub(crate) use orphans::OrphanPods;
 pub(crate) use tracking::Tracking;
 
 use crate::claims::{self, Claims};
-use crate::jobs::JobView;
+use crate::jobs::{BatchOptions, JobView};
 use crate::pods;
 use failures::{Failures, Memory};
 use moves::Move;
@@ -45,7 +45,14 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct Jobs {
+    options: BatchOptions,
     memory: Memory,
+}
+
+impl Jobs {
+    pub(crate) fn new(options: BatchOptions) -> Jobs {
+        Jobs { options, memory: Memory::default() }
+    }
 }
 
 /// What matters for one job.
@@ -84,6 +91,10 @@ impl Controller for Jobs {
 
     fn retry(&self) -> Backoff {
         RETRY
+    }
+
+    fn workers(&self) -> usize {
+        self.options.concurrent_job_syncs
     }
 
     fn settle(&self, kind: &Kind) -> Duration {

@@ -11,10 +11,12 @@ use jiff::Timestamp;
 
 use super::tracking::untrack;
 use super::{NAME, RETRY};
-use crate::jobs::JobView;
+use crate::jobs::{BatchOptions, JobView};
 use crate::pods::PodView;
 
-pub(crate) struct OrphanPods;
+pub(crate) struct OrphanPods {
+    pub(crate) options: BatchOptions,
+}
 
 impl Controller for OrphanPods {
     /// The pod, if it is to be let go.
@@ -39,16 +41,14 @@ impl Controller for OrphanPods {
         RETRY
     }
 
+    fn workers(&self) -> usize {
+        self.options.concurrent_job_syncs
+    }
+
     fn observe(&self, caches: &Caches, key: &Key) -> Option<Arc<Object>> {
         let pod = caches.of(&kinds::PODS).get(key)?;
-        let lost = is_tracked(&pod)
-            && match pod.controller() {
-                None => true,
-                Some(owner) if !is_job(owner) => false,
-                Some(owner) => job_of(caches, &pod, owner)
-                    .is_none_or(|job| job.finished.is_some() && !job.managed_elsewhere),
-            };
-        lost.then_some(pod)
+        let job = pod.controller().and_then(|owner| job_of(caches, &pod, owner));
+        is_lost(&pod, job.as_deref()).then_some(pod)
     }
 
     fn plan(&self, key: &Key, pod: &Option<Arc<Object>>, _: Timestamp) -> Plan {
@@ -61,6 +61,16 @@ impl Controller for OrphanPods {
 
 fn is_tracked(pod: &Object) -> bool {
     pod.view::<PodView>().tracking.as_ref().is_some_and(|tracking| tracking.uncounted)
+}
+
+/// Whether nobody counts a pod, given the job it belongs to.
+fn is_lost(pod: &Object, job: Option<&JobView>) -> bool {
+    is_tracked(pod)
+        && match (pod.controller(), job) {
+            (None, _) => true,
+            (Some(owner), _) if !is_job(owner) => false,
+            (Some(_), job) => job.is_none_or(|job| job.finished.is_some() && !job.managed_elsewhere),
+        }
 }
 
 fn is_job(owner: &Owner) -> bool {
@@ -91,5 +101,47 @@ fn pods_of_ended_job(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     if change.new.is_none() || job.view::<JobView>().finished.is_some() {
         let pods = caches.of(&kinds::PODS).owned_by(&job.uid);
         keys.extend(pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.key.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::{Value, value};
+
+    use super::*;
+    use crate::job::tracking::FINALIZER;
+    use crate::testing::cached;
+
+    fn pod(owner: Option<Value>, finalizer: &str) -> Arc<Object> {
+        let owners: Vec<Value> = owner.into_iter().collect();
+        cached(&value!({
+            "metadata": {
+                "name": "p", "namespace": "default", "finalizers": [finalizer],
+                "ownerReferences": (Value::Array(owners)),
+            },
+        }))
+    }
+
+    #[test]
+    fn pods_that_nobody_counts_are_let_go() {
+        let owner = |version: &str, kind: &str| {
+            Some(value!({"apiVersion": version, "kind": kind, "name": "j", "uid": "u", "controller": true}))
+        };
+        let job = |finished: Option<&'static str>, managed_elsewhere: bool| {
+            Some(JobView { finished, managed_elsewhere, ..JobView::default() })
+        };
+        let of_job = || owner("batch/v1", "Job");
+        for (why, owner, finalizer, job, lost) in [
+            ("nobody's", None, FINALIZER, None, true),
+            ("counted", None, "other", None, false),
+            ("of a job that is gone", of_job(), FINALIZER, None, true),
+            ("of a job that goes on", of_job(), FINALIZER, job(None, false), false),
+            ("of a job that has finished", of_job(), FINALIZER, job(Some("Failed"), false), true),
+            ("of a job of others", of_job(), FINALIZER, job(Some("Complete"), true), false),
+            ("of another kind", owner("apps/v1", "ReplicaSet"), FINALIZER, None, false),
+            ("of another kind of job", owner("example.com/v1", "Job"), FINALIZER, None, false),
+        ] {
+            assert_eq!(is_lost(&pod(owner, finalizer), job.as_ref()), lost, "{why}");
+        }
     }
 }

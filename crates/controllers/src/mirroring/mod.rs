@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use corten_api::{Map, Str, Value, meta, value};
 use corten_client::{Caches, Change, DeleteOptions, Key, Kind, Object, kinds};
-use corten_reconcile::{Action, Controller, Event, Plan, Step, Watch};
+use corten_reconcile::{Action, Controller, Event, Manager, Plan, Step, Watch};
 use jiff::Timestamp;
 
 use crate::endpoints::{LEADER, subsets};
@@ -48,13 +48,18 @@ impl Default for MirroringOptions {
     }
 }
 
-pub(crate) struct Mirroring {
-    pub(crate) options: MirroringOptions,
+pub(crate) fn start(manager: &Manager, options: MirroringOptions) {
+    manager.caches().index(&endpointslice::SLICES);
+    manager.run(Mirroring { options });
+}
+
+struct Mirroring {
+    options: MirroringOptions,
 }
 
 /// What matters for one Endpoints object.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+struct World {
     /// `None` if there is nothing to mirror.
     endpoints: Option<Value>,
     slices: Vec<Value>,
@@ -87,7 +92,7 @@ impl Controller for Mirroring {
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> World {
-        let slices = endpointslice::slices_of(MANAGED_BY, &caches.of(&kinds::ENDPOINT_SLICES), key);
+        let slices = endpointslice::slices_of(MANAGED_BY, caches, key);
         let service = caches.of(&kinds::SERVICES).get(key);
         let is_selecting = |service: &Arc<Object>| service.tree().at(&["spec", "selector"]).is_some();
         let endpoints = match service.filter(|service| !is_selecting(service)) {

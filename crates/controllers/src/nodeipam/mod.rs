@@ -10,7 +10,8 @@ mod set;
 
 use std::sync::Arc;
 
-use corten_api::{Str, Value, value};
+use corten_api::{Str, Value, meta, value};
+use corten_base::Clock;
 use corten_client::{Cache, Client, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Manager, Queue, Recorder};
 use parking_lot::Mutex;
@@ -37,6 +38,7 @@ pub(crate) fn start(manager: &Manager, options: Option<&NodeIpamOptions>) {
         client: manager.client_for(nodes::ACCOUNT),
         recorder: manager.recorder().clone(),
         nodes: manager.caches().of(&kinds::NODES),
+        clock: manager.clock().clone(),
         allocator: Mutex::new(sets),
     });
     let queue = manager.queue(NAME);
@@ -64,6 +66,7 @@ struct Ipam {
     client: Client,
     recorder: Recorder,
     nodes: Arc<Cache>,
+    clock: Clock,
     allocator: Mutex<Allocator>,
 }
 
@@ -108,8 +111,13 @@ impl Ipam {
         })
     }
 
+    /// Writes a node's part. A look at the node as it was before would give it another.
     async fn write(&self, key: &Key, cidrs: &[Cidr]) -> Result<(), Error> {
-        self.client.patch(&kinds::NODES, key, &Patch::Strategic(assignment(cidrs)), "").await.map(drop)
+        let patch = Patch::Strategic(assignment(cidrs));
+        let written = self.client.patch(&kinds::NODES, key, &patch, "").await?;
+        let version = meta::resource_version(&written).parse().unwrap_or(0);
+        nodes::seen(&self.nodes, version, &self.clock).await;
+        Ok(())
     }
 
     fn tell(&self, node: &Object, state: &'static str) {

@@ -9,7 +9,6 @@ use corten_base::Clock;
 use corten_client::{Cache, Client, Error, Key, Object, View, kinds};
 use corten_reconcile::{Event, Manager, Recorder};
 
-use super::NAME;
 use super::health::{self, LeaseView};
 use crate::nodes::{self, COMPONENT, NodeView};
 use crate::taints::{self, Swap};
@@ -19,8 +18,6 @@ const LEASES: &str = "kube-node-lease";
 /// How often a write is tried that meets another one, and how long to wait in between.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long the cache may take to show what was written before it is believed anyway.
-const STALE: Duration = Duration::from_secs(5);
 
 pub(super) struct Writes {
     client: Client,
@@ -55,13 +52,9 @@ impl Writes {
         self.newest.fetch_max(version, Ordering::Relaxed);
     }
 
-    /// Waits until the cache shows what was written; not forever, as it may have lost its server.
+    /// Waits until the cache shows what was written.
     pub(super) async fn seen_by(&self, nodes: &Cache) {
-        let newest = self.newest.load(Ordering::Relaxed);
-        let seen = nodes.until(|nodes| nodes.revision() >= newest);
-        if self.clock.timeout(STALE, seen).await.is_none() {
-            tracing::debug!(controller = NAME, "nodes are behind");
-        }
+        nodes::seen(nodes, self.newest.load(Ordering::Relaxed), &self.clock).await;
     }
 
     /// Says that a node is silent, after making sure that it is.

@@ -66,6 +66,8 @@ pub(super) fn decide(world: &World, options: &HorizontalPodAutoscalerOptions, no
             decision.warn(hpa, "FailedGetScale", &why);
             let message = format!("the HPA controller was unable to get the target's current scale: {why}");
             decision.set("AbleToScale", false, "FailedGetScale", &message);
+            let desired = hpa.int_at(&["status", "desiredReplicas"]).unwrap_or(0);
+            decision.status.set(&["desiredReplicas"], desired);
         }
         Err(Lack::Unasked(_)) => {}
     }
@@ -85,36 +87,23 @@ impl Decision {
     /// Decides about a target whose scale is known.
     fn weigh(&mut self, world: &World, scale: &Scale, options: &HorizontalPodAutoscalerOptions) {
         let hpa = &world.hpa;
-        let was_scaled_to_zero = conditions::is_true(hpa, "ScaledToZero");
-        self.set(
-            "AbleToScale",
-            true,
-            "SucceededGetScale",
-            "the HPA controller was able to get the target's current scale",
-        );
-        let current = scale.wanted();
+        let message = "the HPA controller was able to get the target's current scale";
+        self.set("AbleToScale", true, "SucceededGetScale", message);
+        let (current, bounds) = (scale.wanted(), bounds(hpa));
         if self.memory.recommendations.is_empty() {
             self.memory.recommendations.push((self.now, current));
         }
-        let bounds = bounds(hpa);
-        let from_zero = was_scaled_to_zero && (bounds.min != 0 || scales_from_zero(hpa));
         let mut statuses = None;
-        let wanted = if current == 0 && !from_zero {
-            self.set(
-                "ScalingActive",
-                false,
-                "ScalingDisabled",
-                "scaling is disabled since the replica count of the target is zero",
-            );
-            None
-        } else if current > bounds.max {
-            Some((bounds.max, "Current number of replicas above Spec.MaxReplicas".to_owned()))
-        } else if current != 0 && current < bounds.min {
-            Some((bounds.min, "Current number of replicas below Spec.MinReplicas".to_owned()))
-        } else {
-            match self.compute(world, scale, options) {
+        let wanted = match Occasion::of(hpa, scale) {
+            Occasion::Disabled => {
+                let message = "scaling is disabled since the replica count of the target is zero";
+                self.set("ScalingActive", false, "ScalingDisabled", message);
+                None
+            }
+            Occasion::OutOfBounds(replicas, reason) => Some((replicas, reason.to_owned())),
+            Occasion::Metrics => match self.compute(world, scale, options) {
                 Ok(computed) => {
-                    let wanted = self.normalize(hpa, current, &computed, bounds, options);
+                    let wanted = self.normalize(hpa, current, &computed, options);
                     statuses = Some(computed.statuses);
                     wanted
                 }
@@ -124,7 +113,7 @@ impl Decision {
                     self.conclude(hpa, current, desired, hopeless.statuses);
                     return;
                 }
-            }
+            },
         };
         let desired = wanted.as_ref().map_or(current, |(replicas, _)| *replicas);
         self.conclude(hpa, current, desired, statuses);
@@ -140,12 +129,11 @@ impl Decision {
         hpa: &Value,
         current: i64,
         computed: &Computed,
-        bounds: Bounds,
         options: &HorizontalPodAutoscalerOptions,
     ) -> Option<(i64, String)> {
-        let proposed = computed.replicas.max(0);
+        let (proposed, bounds) = (computed.replicas.max(0), bounds(hpa));
         let mut reason = if proposed > current {
-            format!("{} above target", if proposed > 0 { computed.metric.as_str() } else { "" })
+            format!("{} above target", computed.metric)
         } else if proposed < current {
             "All metrics below target".to_owned()
         } else {
@@ -164,7 +152,7 @@ impl Decision {
         if current == 0 && desired < bounds.min {
             desired = bounds.min;
             if reason.is_empty() {
-                "Current number of replicas below Spec.MinReplicas".clone_into(&mut reason);
+                BELOW.clone_into(&mut reason);
             }
         }
         (desired != current).then_some((desired, reason))
@@ -241,7 +229,7 @@ impl Decision {
                 format!("couldn't convert selector into a corresponding internal selector object: {error}");
             refuse("InvalidSelector", "InvalidSelector", why.clone(), why)
         })?;
-        if let Some(other) = world.rival() {
+        if let Some(other) = &world.rival {
             let named = |name: &str| format!("{{{name} {}}}", meta::namespace(&world.hpa));
             let both = format!("[{} {}]", named(meta::name(&world.hpa)), named(&other.name));
             let why = format!("pods by selector {text} are controlled by more than one HPA (e.g. {both})");
@@ -299,11 +287,33 @@ fn scales_from_zero(hpa: &Value) -> bool {
     hpa.items_at(&["spec", "metrics"]).iter().any(is_outside)
 }
 
-/// Whether metrics are needed to decide about a target.
-pub(super) fn needs_metrics(hpa: &Value, scale: &Scale) -> bool {
-    let (bounds, current) = (bounds(hpa), scale.wanted());
-    match current {
-        0 => conditions::is_true(hpa, "ScaledToZero") && (bounds.min != 0 || scales_from_zero(hpa)),
-        current => current <= bounds.max && current >= bounds.min,
+/// What decides about a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// Somebody scaled it to nothing; it stays there.
+    Disabled,
+    /// The bounds of the autoscaler, and why.
+    OutOfBounds(i64, &'static str),
+    Metrics,
+}
+
+const ABOVE: &str = "Current number of replicas above Spec.MaxReplicas";
+const BELOW: &str = "Current number of replicas below Spec.MinReplicas";
+
+impl Occasion {
+    pub(super) fn of(hpa: &Value, scale: &Scale) -> Occasion {
+        let (bounds, current) = (bounds(hpa), scale.wanted());
+        if current == 0 {
+            let by_itself = conditions::is_true(hpa, "ScaledToZero");
+            let comes_back = by_itself && (bounds.min != 0 || scales_from_zero(hpa));
+            return if comes_back { Occasion::Metrics } else { Occasion::Disabled };
+        }
+        if current > bounds.max {
+            Occasion::OutOfBounds(bounds.max, ABOVE)
+        } else if current < bounds.min {
+            Occasion::OutOfBounds(bounds.min, BELOW)
+        } else {
+            Occasion::Metrics
+        }
     }
 }

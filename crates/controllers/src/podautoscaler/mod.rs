@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use answers::{Answers, Lack};
 use behavior::{Behavior, Memory};
-use decision::{Decision, Rescale};
+use decision::{Decision, Occasion, Rescale};
 use members::Member;
 use proposals::{Failure, Source};
 use target::Scale;
@@ -130,10 +130,6 @@ impl World {
         target::scale(&self.hpa, &self.answers)
     }
 
-    fn rival(&self) -> Option<&Key> {
-        self.rival.as_ref()
-    }
-
     /// Finds the target's pods, once its selector is known.
     fn gather(&mut self) {
         let Ok(scale) = self.scale() else { return };
@@ -179,7 +175,9 @@ impl Controller for HorizontalPodAutoscalers {
         let Some(world) = world else { return Vec::new() };
         let mut paths = match world.scale() {
             Err(Lack::Unasked(path)) => vec![path],
-            Ok(scale) if decision::needs_metrics(&world.hpa, &scale) => self.metrics_to_ask(world, &scale),
+            Ok(scale) if Occasion::of(&world.hpa, &scale) == Occasion::Metrics => {
+                self.metrics_to_ask(world, &scale)
+            }
             _ => Vec::new(),
         };
         paths.sort_unstable();

@@ -182,7 +182,9 @@ impl Counted {
             }
         };
         if is_freed {
-            let limits = |quota: &QuotaView| quota.limited.iter().any(|name| measure.knows(name));
+            // Which limits devices count against depends on their classes.
+            let is_devices = matches!(measure, Measure::ResourceClaims(_));
+            let limits = |quota: &QuotaView| is_devices || quota.limited.iter().any(|n| measure.knows(n));
             let concerned = quotas.iter().filter(|quota| limits(&quota.view::<QuotaView>()));
             concerned.for_each(|quota| queue.add(quota.key.clone()));
         }

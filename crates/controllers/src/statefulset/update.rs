@@ -66,7 +66,7 @@ fn is_parallel(set: &Value) -> bool {
 
 fn candidate<'a>(world: &World, replica: &'a Replica, update: &str, now: Timestamp) -> Candidate<'a> {
     match replica {
-        Replica::Missing(..) => Candidate { pod: None, is_old: false, is_unavailable: true },
+        Replica::Missing(_) => Candidate { pod: None, is_old: false, is_unavailable: true },
         Replica::There(_, pod) => Candidate {
             pod: Some(pod),
             is_old: identity::revision(&pod.object) != update,
@@ -83,7 +83,7 @@ pub(super) fn status(world: &World, gone: usize, now: Timestamp) -> Value {
     let (replicas, condemned) = world.members();
     let there = replicas.into_iter().filter_map(|replica| match replica {
         Replica::There(_, pod) => Some(pod),
-        Replica::Missing(..) => None,
+        Replica::Missing(_) => None,
     });
     let pods: Vec<Pod> = there.chain(condemned).collect();
     let count = |is: &dyn Fn(&Pod) -> bool| pods.iter().filter(|pod| is(pod)).count() as i64;

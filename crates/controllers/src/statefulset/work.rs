@@ -26,7 +26,7 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) enum Replica {
     /// It is yet to be made.
-    Missing(i64, Box<Value>),
+    Missing(i64),
     There(i64, Pod),
 }
 
@@ -57,7 +57,7 @@ impl World {
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
         let replicas = ordinals.zip(there).map(|(ordinal, pod)| match pod {
             Some(pod) => Replica::There(ordinal, pod),
-            None => Replica::Missing(ordinal, Box::new(self.new_pod(ordinal))),
+            None => Replica::Missing(ordinal),
         });
         (replicas.collect(), condemned.into_iter().map(|(_, pod)| pod).collect())
     }
@@ -111,7 +111,7 @@ impl World {
     /// What is to be done about a pod that should be.
     fn keep(&self, replica: &Replica, now: Timestamp) -> Turn {
         let (ordinal, pod) = match replica {
-            Replica::Missing(ordinal, pod) => return self.make(*ordinal, pod),
+            Replica::Missing(ordinal) => return self.make(*ordinal),
             Replica::There(ordinal, pod) => (*ordinal, pod),
         };
         let mut turn = Turn::default();
@@ -141,8 +141,9 @@ impl World {
     }
 
     /// Makes a pod, with its claims first.
-    fn make(&self, ordinal: i64, pod: &Value) -> Turn {
-        let owners = self.owners(meta::name(pod), "");
+    fn make(&self, ordinal: i64) -> Turn {
+        let name = identity::pod_name(&self.set, ordinal);
+        let owners = self.owners(&name, "");
         let mut turn = Turn { waits: true, ..Turn::default() };
         if self.claims_of(ordinal).any(|claim| owners.blocks_creation(claim)) {
             return turn;
@@ -150,11 +151,11 @@ impl World {
         match self.missing_claims(ordinal) {
             Ok(actions) => turn.actions = actions,
             Err((actions, why)) => {
-                let event = told::failed(&self.set, "Create", meta::name(pod), &why);
+                let event = told::failed(&self.set, "Create", &name, &why);
                 return Turn { actions, events: vec![event], fails: true, ..turn };
             }
         }
-        turn.actions.push(Action::Create { kind: &kinds::PODS, object: pod.clone() });
+        turn.actions.push(Action::Create { kind: &kinds::PODS, object: self.new_pod(ordinal) });
         self.settle_claims(&owners, ordinal, &mut turn);
         turn
     }
@@ -221,7 +222,7 @@ impl World {
     fn first_unavailable(&self, replicas: &[Replica], condemned: &[Pod], now: Timestamp) -> Option<String> {
         let is_unavailable = |pod: &Pod| pod.object.deleting || !self.is_available(pod, now);
         let of_replica = |replica: &Replica| match replica {
-            Replica::Missing(_, pod) => Some(meta::name(pod).to_owned()),
+            Replica::Missing(ordinal) => Some(identity::pod_name(&self.set, *ordinal)),
             Replica::There(_, pod) => is_unavailable(pod).then(|| pod.object.key.name.to_string()),
         };
         replicas.iter().find_map(of_replica).or_else(|| {

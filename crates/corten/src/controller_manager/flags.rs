@@ -5,16 +5,11 @@ use corten_controllers::Options;
 use super::credentials::CredentialFlags;
 use super::network_flags::NetworkFlags;
 use super::node_flags::{AddressDefaults, NodeFlags};
+use super::storage_flags::StorageFlags;
 use super::workload_flags::WorkloadFlags;
 
 #[derive(clap::Args)]
 pub(crate) struct ControllerFlags {
-    /// Wait for as long as it takes until nodes that are not ready have unmounted their volumes.
-    #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    disable_force_detach_on_timeout: bool,
-    /// Ask provisioners for volumes that claims need.
-    #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    enable_dynamic_provisioning: bool,
     #[command(flatten)]
     workloads: WorkloadFlags,
     #[command(flatten)]
@@ -23,16 +18,17 @@ pub(crate) struct ControllerFlags {
     network: NetworkFlags,
     #[command(flatten)]
     nodes: NodeFlags,
+    #[command(flatten)]
+    storage: StorageFlags,
 }
 
 impl ControllerFlags {
     /// Puts what was said into the options.
     pub(crate) fn apply(&self, options: &mut Options, addresses: &AddressDefaults<'_>) -> anyhow::Result<()> {
-        options.attach_detach.disable_force_detach_on_timeout = self.disable_force_detach_on_timeout;
-        options.persistent_volume_binder.enable_dynamic_provisioning = self.enable_dynamic_provisioning;
         self.workloads.apply(options);
         self.credentials.apply(options);
         self.network.apply(options);
+        self.storage.apply(options);
         self.nodes.apply(options, addresses).map_err(anyhow::Error::msg)
     }
 }

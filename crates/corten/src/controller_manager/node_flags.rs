@@ -35,6 +35,9 @@ pub(crate) struct NodeFlags {
     /// Give every node its part of --cluster-cidr for its pods.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allocate_node_cidrs: Option<bool>,
+    /// Who divides --cluster-cidr. Clouds that do it themselves are not known here.
+    #[arg(long, default_value = "RangeAllocator", value_parser = ["RangeAllocator"])]
+    cidr_allocator_type: String,
     /// Where the addresses of pods come from: a range, or one of each family.
     #[arg(long)]
     cluster_cidr: Option<String>,

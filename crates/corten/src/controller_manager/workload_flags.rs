@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
-use corten_controllers::{HorizontalPodAutoscalerOptions, Options};
+use corten_controllers::{BatchOptions, HorizontalPodAutoscalerOptions, Options};
 
 use crate::server::parse_duration;
 
 #[derive(clap::Args)]
 pub(crate) struct WorkloadFlags {
+    /// How many jobs are looked at at a time.
+    #[arg(long, default_value_t = 5)]
+    concurrent_job_syncs: usize,
+    /// How many cron jobs are looked at at a time.
+    #[arg(long, default_value_t = 5)]
+    concurrent_cron_job_syncs: usize,
+    /// How many finished jobs are looked at at a time.
+    #[arg(long, default_value_t = 5)]
+    concurrent_ttl_after_finished_syncs: usize,
     /// How often each horizontal pod autoscaler is looked at.
     #[arg(long, default_value = "15s", value_parser = parse_duration)]
     horizontal_pod_autoscaler_sync_period: Duration,
@@ -31,6 +40,11 @@ pub(crate) struct WorkloadFlags {
 impl WorkloadFlags {
     /// Puts what was said into the options.
     pub(crate) fn apply(&self, options: &mut Options) {
+        options.batch = BatchOptions {
+            concurrent_job_syncs: self.concurrent_job_syncs.max(1),
+            concurrent_cron_job_syncs: self.concurrent_cron_job_syncs.max(1),
+            concurrent_ttl_after_finished_syncs: self.concurrent_ttl_after_finished_syncs.max(1),
+        };
         options.horizontal_pod_autoscaler = HorizontalPodAutoscalerOptions {
             sync_period: self.horizontal_pod_autoscaler_sync_period,
             downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,

@@ -23,7 +23,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::usage::{is_terminated, refers_to};
-use super::{CLAIMS_BY_VOLUME, ClaimView, PODS_BY_CLAIM, VolumeView, annotation, claims_of_pod};
+use super::{ClaimView, PODS_BY_CLAIM, VolumeView, annotation, claims_of_pod};
+use crate::nodes;
 use crate::pods::PodView;
 use node::NodeWorld;
 use volume::VolumeWorld;
@@ -67,7 +68,7 @@ struct Memory {
 
 impl Attacher {
     pub(crate) fn new(manager: &Manager, options: AttachOptions) -> Attacher {
-        for index in [&ATTACHMENTS_BY_NODE, &ATTACHMENTS_BY_VOLUME, &CLAIMS_BY_VOLUME, &PODS_BY_CLAIM] {
+        for index in [&ATTACHMENTS_BY_NODE, &ATTACHMENTS_BY_VOLUME, &nodes::PODS, &PODS_BY_CLAIM] {
             manager.caches().index(index);
         }
         Attacher { options, memory: Mutex::default() }
@@ -279,11 +280,8 @@ fn node_changed(caches: &Caches, change: &Change, keys: &mut Vec<Key>) {
     }
     let managed = states.map(|stage| stage.is_some_and(|stage| stage.managed));
     if managed[0] != managed[1] {
-        for pod in caches.of(&kinds::PODS).list("") {
-            let view = pod.view::<PodView>();
-            if view.node == key.name && !view.claims.is_empty() {
-                keys.extend(keys_of_pod(caches, &pod));
-            }
+        for pod in caches.by(&nodes::PODS, key) {
+            keys.extend(keys_of_pod(caches, &pod));
         }
     }
 }

@@ -1,0 +1,34 @@
+//! Images on this machine: blobs by digest, layers unpacked for overlayfs, and the names that lead to them.
+//!
+//! [`Store`] is one directory. Several processes may use it at once: changes take its lock and replace its index
+//! as a whole, readers notice that it was replaced. Everything that comes in is checked against its digest before
+//! anything refers to it, and on disk before a name does.
+//!
+//! Nothing here runs anything, and nothing here talks to a network.
+
+mod archive;
+mod content;
+mod digest;
+mod error;
+mod export;
+mod index;
+mod manifest;
+mod reference;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod tests;
+mod unpack;
+
+pub use archive::Imported;
+pub use digest::Digest;
+pub use error::ImageError;
+pub use index::Record;
+pub use manifest::{Config, Descriptor, Index, Manifest, Platform, Process, media};
+pub use reference::Reference;
+pub use store::Store;
+pub use unpack::Compression;
+
+pub(crate) use content::Content;
+pub(crate) use digest::Verified;
+pub(crate) use error::At;

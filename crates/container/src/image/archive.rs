@@ -1,0 +1,195 @@
+//! Archives of images, as `docker save` and OCI tools write them.
+//!
+//! An archive is read once, front to back, so that it can come from anywhere: every file in it goes into the
+//! content store, and what the files mean is decided at the end. What turns out to mean nothing is swept away.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::manifest::document;
+use super::unpack::{Compression, decompressed};
+use super::*;
+
+/// What an archive held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    pub id: Digest,
+    pub names: Vec<String>,
+}
+
+/// One image of a Docker archive.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Saved {
+    pub(super) config: String,
+    #[serde(default)]
+    pub(super) repo_tags: Option<Vec<String>>,
+    pub(super) layers: Vec<String>,
+}
+
+/// The files of an archive by path.
+#[derive(Default)]
+struct Files {
+    blobs: BTreeMap<String, (Digest, u64)>,
+    /// Older Docker archives link layers that are the same.
+    links: BTreeMap<String, String>,
+}
+
+pub(super) const NAME: &str = "io.containerd.image.name";
+pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
+
+impl Store {
+    /// Takes in every image of an archive, packed or not.
+    pub fn import(&self, archive: impl Read + Send) -> Result<Vec<Imported>, ImageError> {
+        let incoming = self.incoming()?;
+        let files = self.take_in(archive)?;
+        let images = match files.blob("index.json") {
+            Some((index, _)) if files.blob("oci-layout").is_some() => self.oci_images(&files, index)?,
+            _ => self.docker_images(&files)?,
+        };
+        if images.is_empty() {
+            return Err(ImageError::Malformed("the archive holds no image".to_owned()));
+        }
+        let mut imported = Vec::new();
+        for (target, names) in images {
+            let record = self.add(&target, &names, &Platform::here(), &incoming)?;
+            imported.push(Imported { id: record.id, names: names.iter().map(ToString::to_string).collect() });
+        }
+        Ok(imported)
+    }
+
+    fn take_in(&self, archive: impl Read + Send) -> Result<Files, ImageError> {
+        let stream = decompressed(archive).at("reading", "the archive")?;
+        let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 18, stream));
+        let mut files = Files::default();
+        for entry in archive.entries().at("reading", "the archive")? {
+            let mut entry = entry.at("reading", "the archive")?;
+            let path = entry.path().at("reading", "the archive")?.into_owned();
+            let Some(path) = within(Path::new(""), &path) else { continue };
+            let kind = entry.header().entry_type();
+            if kind.is_file() {
+                files.blobs.insert(path, self.content.add(&mut entry, None)?);
+            } else if kind.is_symlink() || kind.is_hard_link() {
+                let target = entry.link_name().at("reading", "the archive")?.unwrap_or_default();
+                let base = if kind.is_symlink() { Path::new(&path).parent() } else { None };
+                if let Some(target) = within(base.unwrap_or(Path::new("")), &target) {
+                    files.links.insert(path.clone(), target);
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn oci_images(
+        &self,
+        files: &Files,
+        index: &Digest,
+    ) -> Result<Vec<(Descriptor, Vec<Reference>)>, ImageError> {
+        let index: Index = document(&self.content.read(index)?, "index.json")?;
+        for blob in index.manifests.iter().filter(|blob| !self.content.has(&blob.digest)) {
+            return Err(ImageError::Malformed(format!(
+                "the archive speaks of {} and does not hold it",
+                blob.digest
+            )));
+        }
+        let saved = self.saved(files)?;
+        let mut images = Vec::new();
+        for mut target in index.manifests {
+            let named = target.annotations.get(NAME).or_else(|| {
+                // A mere tag names nothing.
+                target.annotations.get(REF_NAME).filter(|name| name.contains(['/', ':']))
+            });
+            let mut names: Vec<Reference> = named.iter().filter_map(|name| name.parse().ok()).collect();
+            if names.is_empty() && images.is_empty() {
+                names = saved.first().map(tags).unwrap_or_default();
+            }
+            target.annotations.clear();
+            images.push((target, names));
+        }
+        Ok(images)
+    }
+
+    fn saved(&self, files: &Files) -> Result<Vec<Saved>, ImageError> {
+        match files.blob("manifest.json") {
+            Some((saved, _)) => document(&self.content.read(saved)?, "manifest.json"),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn docker_images(&self, files: &Files) -> Result<Vec<(Descriptor, Vec<Reference>)>, ImageError> {
+        let mut images = Vec::new();
+        for saved in self.saved(files)? {
+            let find = |path: &String| {
+                let missing =
+                    || ImageError::Malformed(format!("the archive speaks of {path:?} and does not hold it"));
+                files.blob(path).ok_or_else(missing)
+            };
+            let layers = saved.layers.iter().map(|layer| self.layer(find(layer)?));
+            let (config, size) = find(&saved.config)?;
+            let manifest = Manifest {
+                schema_version: 2,
+                media_type: media::OCI_MANIFEST.to_owned(),
+                config: descriptor(media::OCI_CONFIG, config, *size),
+                layers: layers.collect::<Result<_, _>>()?,
+            };
+            let text =
+                serde_json::to_vec(&manifest).map_err(|error| ImageError::Malformed(error.to_string()))?;
+            let (digest, size) = self.content.add(text.as_slice(), None)?;
+            images.push((descriptor(media::OCI_MANIFEST, &digest, size), tags(&saved)));
+        }
+        Ok(images)
+    }
+
+    fn layer(&self, (digest, size): &(Digest, u64)) -> Result<Descriptor, ImageError> {
+        let mut head = Vec::new();
+        self.content
+            .reader(digest)?
+            .take(4)
+            .read_to_end(&mut head)
+            .at("reading", self.content.path(digest))?;
+        let media_type = match Compression::of(&head) {
+            Compression::None => media::OCI_LAYER.to_owned(),
+            Compression::Gzip => media::OCI_LAYER_GZIP.to_owned(),
+            Compression::Zstd => format!("{}+zstd", media::OCI_LAYER),
+        };
+        Ok(descriptor(&media_type, digest, *size))
+    }
+}
+
+impl Files {
+    fn blob(&self, path: &str) -> Option<&(Digest, u64)> {
+        self.blobs.get(path).or_else(|| self.blobs.get(self.links.get(path)?))
+    }
+}
+
+fn tags(saved: &Saved) -> Vec<Reference> {
+    saved.repo_tags.iter().flatten().filter_map(|tag| tag.parse().ok()).collect()
+}
+
+pub(super) fn descriptor(media_type: &str, digest: &Digest, size: u64) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: digest.clone(),
+        size,
+        platform: None,
+        annotations: BTreeMap::new(),
+    }
+}
+
+/// A path of the archive, plainly written; `None` if it leads out.
+fn within(base: &Path, path: &Path) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for component in base.components().chain(path.components()) {
+        match component {
+            Component::Normal(part) => parts.push(part.to_str()?),
+            Component::ParentDir => {
+                parts.pop()?;
+            }
+            _ => {}
+        }
+    }
+    Some(parts.join("/"))
+}

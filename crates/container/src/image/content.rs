@@ -1,0 +1,147 @@
+//! Blobs by digest: `blobs/sha256/<hex>`, the layout of an OCI image directory.
+//!
+//! *Invariant:* what stands at a digest's path has that digest, and is on disk. Content is written elsewhere,
+//! checked, synced and only then renamed to its place.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::{At, Digest, ImageError, Verified};
+
+/// Nothing that is read as a whole is larger: manifests and configurations.
+const LARGEST_DOCUMENT: u64 = 8 << 20;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    root: PathBuf,
+}
+
+/// Content on its way in. Dropped before it is committed, it is gone.
+pub(crate) struct Ingest {
+    file: Option<Verified<File>>,
+    path: PathBuf,
+    root: PathBuf,
+}
+
+impl Content {
+    pub(crate) fn open(root: &Path) -> Result<Content, ImageError> {
+        for folder in ["blobs/sha256", "ingest"] {
+            let path = root.join(folder);
+            fs::create_dir_all(&path).at("creating", path)?;
+        }
+        Ok(Content { root: root.to_owned() })
+    }
+
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+        self.root.join("blobs/sha256").join(digest.hex())
+    }
+
+    pub(crate) fn has(&self, digest: &Digest) -> bool {
+        self.path(digest).exists()
+    }
+
+    pub(crate) fn reader(&self, digest: &Digest) -> Result<File, ImageError> {
+        File::open(self.path(digest)).at("opening", self.path(digest))
+    }
+
+    /// A document as a whole.
+    pub(crate) fn read(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = Vec::new();
+        let path = self.path(digest);
+        self.reader(digest)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes).at("reading", path)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn ingest(&self) -> Result<Ingest, ImageError> {
+        let name = format!("{}-{:016x}", std::process::id(), unique());
+        let path = self.root.join("ingest").join(name);
+        let file = File::create_new(&path).at("creating", &path)?;
+        Ok(Ingest { file: Some(Verified::new(file)), path, root: self.root.clone() })
+    }
+
+    /// Takes content in; `wanted` is what it must be.
+    pub(crate) fn add(
+        &self,
+        mut from: impl Read,
+        wanted: Option<&Digest>,
+    ) -> Result<(Digest, u64), ImageError> {
+        let mut ingest = self.ingest()?;
+        io::copy(&mut from, &mut ingest).at("writing", &ingest.path)?;
+        ingest.commit(wanted)
+    }
+
+    pub(crate) fn remove(&self, digest: &Digest) -> Result<(), ImageError> {
+        match fs::remove_file(self.path(digest)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).at("removing", self.path(digest))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn all(&self) -> Result<Vec<Digest>, ImageError> {
+        let folder = self.root.join("blobs/sha256");
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&folder).at("listing", &folder)? {
+            let name = entry.at("listing", &folder)?.file_name();
+            found.extend(format!("sha256:{}", name.to_string_lossy()).parse().ok());
+        }
+        Ok(found)
+    }
+
+    /// Removes what processes that are gone left half written.
+    pub(crate) fn clear_ingest(&self) -> Result<(), ImageError> {
+        let folder = self.root.join("ingest");
+        for entry in fs::read_dir(&folder).at("listing", &folder)? {
+            let entry = entry.at("listing", &folder)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let writer = name.split('-').next().unwrap_or_default().to_owned();
+            if !Path::new("/proc").join(writer).exists() {
+                fs::remove_file(entry.path()).at("removing", entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ingest {
+    /// Puts it in its place, if it is what it must be.
+    pub(crate) fn commit(mut self, wanted: Option<&Digest>) -> Result<(Digest, u64), ImageError> {
+        let Some(file) = self.file.take() else {
+            return Err(ImageError::Malformed("content was committed twice".to_owned()));
+        };
+        file.get_ref().sync_data().at("syncing", &self.path)?;
+        let (found, size) = file.finish();
+        if let Some(wanted) = wanted.filter(|wanted| **wanted != found) {
+            return Err(ImageError::WrongContent { wanted: wanted.to_string(), found: found.to_string() });
+        }
+        let place = self.root.join("blobs/sha256").join(found.hex());
+        fs::rename(&self.path, &place).at("moving", &place)?;
+        Ok((found, size))
+    }
+}
+
+impl Write for Ingest {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.file.as_mut().map_or(Ok(0), |file| file.write(buffer))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        // Once it is committed there is nothing here; otherwise the next start clears what stays.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Distinct within this process.
+pub(crate) fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

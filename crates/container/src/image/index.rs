@@ -1,0 +1,133 @@
+//! What the store knows by name: one document, replaced as a whole.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::manifest::document;
+use super::{At, Digest, ImageError, Process, Reference};
+
+/// Names, images and unpacked layers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Known {
+    /// Full references, by tag or by digest, to image ids.
+    pub(super) names: BTreeMap<String, Digest>,
+    /// By image id: the digest of the configuration.
+    pub(super) images: BTreeMap<Digest, Record>,
+    /// Stacks of layers by chain id, and the folder of the topmost.
+    pub(super) layers: BTreeMap<Digest, u64>,
+    pub(super) next_layer: u64,
+}
+
+/// An image that is here, whole and unpacked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub id: Digest,
+    /// What its names lead to: the manifest, or the index it was chosen from.
+    pub target: Digest,
+    pub manifest: Digest,
+    /// Every blob of it, those above included.
+    pub blobs: Vec<Digest>,
+    /// Chain ids, the lowest layer first.
+    pub chain: Vec<Digest>,
+    pub size: u64,
+    pub process: Process,
+}
+
+/// The document's file, and what was last read from it.
+#[derive(Debug)]
+pub(super) struct IndexFile {
+    path: PathBuf,
+    lock: PathBuf,
+    read: Mutex<(Option<Stamp>, Known)>,
+}
+
+/// Which file was read. Every replacement is another one.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp(u64, i64, i64, u64);
+
+impl Known {
+    /// An image by name, digest, id, or the beginning of an id.
+    pub(super) fn find(&self, name: &str) -> Option<&Record> {
+        if let Ok(id) = name.parse::<Digest>() {
+            return self.images.get(&id).or_else(|| self.images.values().find(|image| image.target == id));
+        }
+        let named = name.parse::<Reference>().ok().and_then(|reference| {
+            // With both, the digest decides.
+            let by = match &reference.digest {
+                Some(digest) => reference.by_digest(digest),
+                None => reference.to_string(),
+            };
+            self.names.get(&by)
+        });
+        let id = named.or_else(|| self.by_prefix(name))?;
+        self.images.get(id)
+    }
+
+    fn by_prefix(&self, prefix: &str) -> Option<&Digest> {
+        let long_enough = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut found = self.images.keys().filter(|id| long_enough && id.hex().starts_with(prefix));
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// The names of an image: tags, then digests.
+    pub(super) fn names_of(&self, id: &Digest) -> (Vec<String>, Vec<String>) {
+        let names = self.names.iter().filter(|(_, to)| *to == id).map(|(name, _)| name.clone());
+        names.partition(|name| !name.contains('@'))
+    }
+}
+
+impl IndexFile {
+    pub(super) fn new(root: &Path) -> IndexFile {
+        let read = Mutex::new((None, Known::default()));
+        IndexFile { path: root.join("images.json"), lock: root.join("images.lock"), read }
+    }
+
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Known) -> T) -> Result<T, ImageError> {
+        let mut read = self.read.lock();
+        let stamp = match fs::metadata(&self.path) {
+            Ok(data) => Some(Stamp(data.ino(), data.mtime(), data.mtime_nsec(), data.size())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).at("reading", &self.path),
+        };
+        if stamp != read.0 {
+            let known = match &stamp {
+                Some(_) => document(&fs::read(&self.path).at("reading", &self.path)?, "the list of images")?,
+                None => Known::default(),
+            };
+            *read = (stamp, known);
+        }
+        Ok(look(&read.1))
+    }
+
+    /// Changes the document; nothing is changed if `change` fails.
+    pub(super) fn update<T>(
+        &self,
+        change: impl FnOnce(&mut Known) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
+        let lock = File::create(&self.lock).at("opening", &self.lock)?;
+        lock.lock().at("locking", &self.lock)?;
+        let before = self.read(Known::clone)?;
+        let mut known = before.clone();
+        let changed = change(&mut known)?;
+        if known != before {
+            self.replace(&known)?;
+        }
+        Ok(changed)
+    }
+
+    fn replace(&self, known: &Known) -> Result<(), ImageError> {
+        let text = serde_json::to_vec(known).map_err(|error| ImageError::Malformed(error.to_string()))?;
+        let new = self.path.with_extension("new");
+        let mut file = File::create(&new).at("creating", &new)?;
+        file.write_all(&text).at("writing", &new)?;
+        file.sync_all().at("syncing", &new)?;
+        fs::rename(&new, &self.path).at("replacing", &self.path)
+    }
+}

@@ -1,0 +1,226 @@
+//! The store: content, layers and names under one root.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::index::IndexFile;
+use super::manifest::document;
+use super::snapshot::Layers;
+use super::*;
+
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    pub(crate) content: Content,
+    pub(super) index: IndexFile,
+}
+
+/// Held while content is on its way to being referred to: nothing is swept away meanwhile.
+pub(crate) struct Incoming(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
+
+impl Store {
+    /// Opens or makes the store at `root`.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Store, ImageError> {
+        let root = root.into();
+        let content = Content::open(&root)?;
+        for folder in ["layers", "pins"] {
+            let path = root.join(folder);
+            fs::create_dir_all(&path).at("creating", path)?;
+        }
+        let index = IndexFile::new(&root);
+        content.clear_ingest()?;
+        Ok(Store { root, content, index })
+    }
+
+    /// Every image with its tags and digests.
+    pub fn images(&self) -> Result<Vec<(Record, Vec<String>, Vec<String>)>, ImageError> {
+        self.index.read(|known| {
+            let images = known.images.values();
+            images
+                .map(|image| (image.clone(), known.names_of(&image.id)))
+                .map(|(i, (t, d))| (i, t, d))
+                .collect()
+        })
+    }
+
+    /// An image by name, digest, id, or the beginning of an id.
+    pub fn find(&self, name: &str) -> Result<Option<(Record, Vec<String>, Vec<String>)>, ImageError> {
+        self.index.read(|known| {
+            known.find(name).map(|image| {
+                let (tags, digests) = known.names_of(&image.id);
+                (image.clone(), tags, digests)
+            })
+        })
+    }
+
+    pub(crate) fn incoming(&self) -> Result<Incoming, ImageError> {
+        let lock = self.content_lock()?;
+        lock.lock_shared().at("locking", &self.root)?;
+        Ok(Incoming(lock))
+    }
+
+    /// Unpacks an image whose content is here and gives it names. The target is a manifest or an index.
+    pub(crate) fn add(
+        &self,
+        target: &Descriptor,
+        names: &[Reference],
+        platform: &Platform,
+        _incoming: &Incoming,
+    ) -> Result<Record, ImageError> {
+        let mut blobs = vec![target.digest.clone()];
+        let mut bytes = self.content.read(&target.digest)?;
+        let mut manifest_digest = target.digest.clone();
+        let mut size = bytes.len() as u64;
+        while let Some(index) = index_in(&bytes, &target.media_type) {
+            let chosen = index.choose(platform)?;
+            manifest_digest = chosen.digest.clone();
+            blobs.push(chosen.digest.clone());
+            bytes = self.content.read(&chosen.digest)?;
+            size += bytes.len() as u64;
+        }
+        let manifest: Manifest = document(&bytes, "the manifest")?;
+        let config: Config =
+            document(&self.content.read(&manifest.config.digest)?, "the image's configuration")?;
+        let root = self.root.join("layers");
+        let layers = Layers { root: &root, index: &self.index, content: &self.content };
+        let chain = layers.unpack(&manifest, &config)?;
+        blobs.push(manifest.config.digest.clone());
+        blobs.extend(manifest.layers.iter().map(|layer| layer.digest.clone()));
+        size += manifest.config.size + manifest.layers.iter().map(|layer| layer.size).sum::<u64>();
+        let record = Record {
+            id: manifest.config.digest.clone(),
+            target: target.digest.clone(),
+            manifest: manifest_digest,
+            blobs,
+            chain,
+            size,
+            process: config.config,
+        };
+        self.index.update(|known| {
+            known.images.insert(record.id.clone(), record.clone());
+            for name in names {
+                if name.tag.is_some() {
+                    let tagged = Reference { digest: None, ..name.clone() };
+                    known.names.insert(tagged.to_string(), record.id.clone());
+                }
+                known.names.insert(name.by_digest(&target.digest), record.id.clone());
+            }
+            Ok(())
+        })?;
+        Ok(record)
+    }
+
+    /// Removes one name, and the image with its last tag.
+    pub fn untag(&self, name: &str) -> Result<(), ImageError> {
+        let tagged = name.parse::<Reference>().ok().map(|name| name.to_string());
+        let last = self.index.update(|known| {
+            let Some(image) = known.find(name).cloned() else {
+                return Err(ImageError::NotFound(name.to_owned()));
+            };
+            let (tags, _) = known.names_of(&image.id);
+            Ok(!tags.iter().any(|tag| Some(tag) != tagged.as_ref())
+                || tagged.is_none_or(|t| !tags.contains(&t)))
+        })?;
+        if last {
+            return self.remove(name);
+        }
+        self.index.update(|known| {
+            if let Ok(name) = name.parse::<Reference>() {
+                known.names.remove(&name.to_string());
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes an image with all its names. A container that uses it keeps it.
+    pub fn remove(&self, name: &str) -> Result<(), ImageError> {
+        self.index.update(|known| {
+            let Some(id) = known.find(name).map(|image| image.id.clone()) else { return Ok(()) };
+            if let Some(container) = self.user_of(&id)? {
+                return Err(ImageError::InUse { image: name.to_owned(), container });
+            }
+            known.names.retain(|_, to| *to != id);
+            known.images.remove(&id);
+            Ok(())
+        })?;
+        self.sweep()
+    }
+
+    /// Notes that a container uses an image, until it is unpinned.
+    pub(crate) fn pin(&self, container: &str, image: &Digest) -> Result<(), ImageError> {
+        let path = self.root.join("pins").join(container);
+        std::os::unix::fs::symlink(image.to_string(), &path).at("creating", path)
+    }
+
+    pub(crate) fn unpin(&self, container: &str) -> Result<(), ImageError> {
+        let path = self.root.join("pins").join(container);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("removing", path),
+            _ => Ok(()),
+        }
+    }
+
+    fn user_of(&self, image: &Digest) -> Result<Option<String>, ImageError> {
+        let folder = self.root.join("pins");
+        for entry in fs::read_dir(&folder).at("listing", &folder)? {
+            let entry = entry.at("listing", &folder)?;
+            let pinned = fs::read_link(entry.path());
+            if pinned.is_ok_and(|pinned| pinned.as_os_str() == image.to_string().as_str()) {
+                return Ok(Some(entry.file_name().to_string_lossy().into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The folder of layers, and an image's layers in it, the topmost first.
+    pub(crate) fn layers_of(&self, image: &Record) -> Result<(PathBuf, Vec<String>), ImageError> {
+        let folders = self.index.read(|known| {
+            let numbers = image.chain.iter().rev().map(|id| known.layers.get(id).map(ToString::to_string));
+            numbers.collect::<Option<Vec<String>>>()
+        })?;
+        let folders = folders.ok_or_else(|| ImageError::NotFound(image.id.to_string()))?;
+        Ok((self.root.join("layers"), folders))
+    }
+
+    /// Removes content and layers that nothing refers to, unless something is coming in: then the next sweep does.
+    fn sweep(&self) -> Result<(), ImageError> {
+        let lock = self.content_lock()?;
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
+        let gone = self.index.update(|known| {
+            let chains: BTreeSet<&Digest> = known.images.values().flat_map(|image| &image.chain).collect();
+            let unused = |id: &&Digest| !chains.contains(*id);
+            let ids: Vec<Digest> = known.layers.keys().filter(unused).cloned().collect();
+            Ok(ids.iter().filter_map(|id| known.layers.remove(id)).collect::<Vec<u64>>())
+        })?;
+        for number in gone {
+            let folder = self.root.join("layers").join(number.to_string());
+            fs::remove_dir_all(&folder).at("removing", folder)?;
+        }
+        let live: BTreeSet<Digest> =
+            self.index.read(|known| known.images.values().flat_map(|image| image.blobs.clone()).collect())?;
+        for digest in self.content.all()?.iter().filter(|digest| !live.contains(digest)) {
+            self.content.remove(digest)?;
+        }
+        Ok(())
+    }
+
+    fn content_lock(&self) -> Result<File, ImageError> {
+        let path = self.root.join("content.lock");
+        File::create(&path).at("opening", path)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+/// The index that a document is, if it is one.
+pub(crate) fn index_in(bytes: &[u8], media_type: &str) -> Option<Index> {
+    let index: Index = serde_json::from_slice(bytes).ok()?;
+    (media::is_index(media_type) || media::is_index(&index.media_type) || index.media_type.is_empty())
+        .then_some(index)
+}

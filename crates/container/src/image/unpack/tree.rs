@@ -1,0 +1,206 @@
+//! A layer's folder on the way to being filled, and the layers below it.
+//!
+//! Paths are resolved in the merged view, as a container would see it, but every step is taken without following
+//! a link: a link is read and its target resolved here.
+
+use super::*;
+
+pub(super) struct Tree {
+    root: OwnedFd,
+    below: Vec<OwnedFd>,
+    /// The folder that was asked for last; archives come folder by folder.
+    last: Option<(PathBuf, OwnedFd)>,
+}
+
+/// What is at a place, in the topmost layer that has something there.
+enum Found {
+    Nothing,
+    Folder { here: bool, owner: (u32, u32), mode: Mode },
+    Link(PathBuf),
+    Other,
+}
+
+const WHITEOUT: Dev = 0;
+const LONGEST_CHASE: usize = 40;
+
+impl Tree {
+    pub(super) fn open(root: &Path, below: &[PathBuf]) -> io::Result<Tree> {
+        let open = |path: &Path| {
+            rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        };
+        let below = below.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        Ok(Tree { root: open(root)?, below, last: None })
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// A folder of this layer, made if it is missing.
+    pub(super) fn folder(&mut self, path: &Path) -> io::Result<OwnedFd> {
+        if let Some((last, folder)) = &self.last
+            && last == path
+        {
+            return folder.try_clone();
+        }
+        let real = self.resolve(path)?;
+        let folder = open_beneath(&self.root, &real, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        self.last = Some((path.to_owned(), folder.try_clone()?));
+        Ok(folder)
+    }
+
+    /// Where a folder really is, with every folder on the way made in this layer.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut real = PathBuf::new();
+        let mut ahead: Vec<OsString> = path.iter().rev().map(OsStr::to_owned).collect();
+        let mut links = 0;
+        while let Some(part) = ahead.pop() {
+            if part == ".." {
+                real.pop();
+                continue;
+            }
+            let next = real.join(&part);
+            match self.look(&next)? {
+                Found::Link(target) => {
+                    links += 1;
+                    if links > LONGEST_CHASE {
+                        return Err(malformed("links that go around"));
+                    }
+                    if target.is_absolute() {
+                        real = PathBuf::new();
+                    }
+                    let parts = target.components().rev().filter_map(|component| match component {
+                        Component::Normal(part) => Some(part.to_owned()),
+                        Component::ParentDir => Some("..".into()),
+                        _ => None,
+                    });
+                    ahead.extend(parts);
+                    continue;
+                }
+                Found::Folder { here: true, .. } => {}
+                Found::Folder { here: false, owner, mode } => {
+                    rustix::fs::mkdirat(&self.root, &next, Mode::from_raw_mode(0o755))?;
+                    attributes(&self.root, next.as_os_str(), owner, Some(mode))?;
+                }
+                Found::Nothing | Found::Other => {
+                    self.clear(&open_beneath(&self.root, &real, OFlags::RDONLY)?, &part)?;
+                    rustix::fs::mkdirat(&self.root, &next, Mode::from_raw_mode(0o755))?;
+                }
+            }
+            real = next;
+        }
+        Ok(real)
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Found> {
+        for (depth, layer) in std::iter::once(&self.root).chain(&self.below).enumerate() {
+            let Ok(file) = open_beneath(layer, path, OFlags::PATH | OFlags::NOFOLLOW) else { continue };
+            let stat = rustix::fs::fstat(&file)?;
+            return Ok(match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Found::Folder {
+                    here: depth == 0,
+                    owner: (stat.st_uid, stat.st_gid),
+                    mode: Mode::from_raw_mode(stat.st_mode & 0o7777),
+                },
+                FileType::Symlink => {
+                    let target = rustix::fs::readlinkat(&file, "", Vec::new())?;
+                    Found::Link(PathBuf::from(OsString::from_vec(target.into_bytes())))
+                }
+                FileType::CharacterDevice if stat.st_rdev == WHITEOUT => Found::Nothing,
+                _ => Found::Other,
+            });
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// Hides what the layers below have under this name.
+    pub(super) fn hide(&mut self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        self.clear(folder, name)?;
+        self.last = None;
+        Ok(rustix::fs::mknodat(folder, name, FileType::CharacterDevice, Mode::empty(), WHITEOUT)?)
+    }
+
+    pub(super) fn make_folder(&mut self, parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let kind = there.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if kind == Some(FileType::Directory) {
+            return Ok(());
+        }
+        self.last = None;
+        self.clear(parent, name)?;
+        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+        if kind == Some(FileType::CharacterDevice) {
+            // It replaces what was hidden, and must not show it again.
+            let folder = open_beneath(parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            rustix::fs::fsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for something new.
+    pub(super) fn clear(&self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(rustix::io::Errno::ISDIR) => {
+                let path =
+                    Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(folder).to_string());
+                fs::remove_dir_all(path.join(name))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another name for a file of this layer, or a copy of one below.
+    pub(super) fn link(
+        &mut self,
+        from: &Path,
+        target: &OsStr,
+        folder: &OwnedFd,
+        name: &OsStr,
+    ) -> io::Result<()> {
+        self.clear(folder, name)?;
+        let from = self.resolve(from)?.join(target);
+        match rustix::fs::linkat(&self.root, &from, folder, name, AtFlags::empty()) {
+            Err(rustix::io::Errno::NOENT) => self.copy_up(&from, folder, name),
+            other => other.map_err(Into::into),
+        }
+    }
+
+    fn copy_up(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        let found = self
+            .below
+            .iter()
+            .find_map(|layer| open_beneath(layer, from, OFlags::RDONLY | OFlags::NOFOLLOW).ok());
+        let mut file = File::from(found.ok_or_else(|| malformed("a link to what is not there"))?);
+        let stat = rustix::fs::fstat(&file)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let copy = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?;
+        io::copy(&mut file, &mut File::from(copy))?;
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        attributes(folder, name, (stat.st_uid, stat.st_gid), Some(mode))?;
+        set_time(folder, name, u64::try_from(stat.st_mtime).unwrap_or_default())
+    }
+}
+
+/// Opens what is below a folder, without following any link on the way.
+fn open_beneath(folder: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    // The last part may be a link if the caller wants to look at it.
+    let resolve = if flags.contains(OFlags::PATH) { ResolveFlags::BENEATH } else { resolve };
+    Ok(rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+}
+
+pub(super) fn attributes(
+    folder: &impl AsFd,
+    name: &OsStr,
+    owner: (u32, u32),
+    mode: Option<Mode>,
+) -> io::Result<()> {
+    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
+    rustix::fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    if let Some(mode) = mode {
+        rustix::fs::chmodat(folder, name, mode, AtFlags::empty())?;
+    }
+    Ok(())
+}

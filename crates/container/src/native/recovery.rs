@@ -1,0 +1,134 @@
+//! Finds what was running before this process was.
+
+use tokio::sync::{mpsc, watch};
+
+use super::link::{Link, Told};
+use super::records::{self, ContainerRecord, Ended, SandboxRecord};
+use super::*;
+
+impl Native {
+    pub(super) async fn recover(&self) -> Result<()> {
+        let sandboxes: Vec<SandboxRecord> = records::read_all(&self.0.options.data_dir.join("sandboxes"))?;
+        let containers: Vec<ContainerRecord> =
+            records::read_all(&self.0.options.data_dir.join("containers"))?;
+        for record in containers {
+            let phase = self.phase_of(&record);
+            let (ended, _) = watch::channel(matches!(phase, Phase::Exited(_)));
+            let container = Container { phase, record, ended };
+            self.0.state.lock().containers.insert(container.record.id.clone(), container);
+        }
+        for record in sandboxes {
+            self.recover_sandbox(record).await;
+        }
+        Ok(())
+    }
+
+    async fn recover_sandbox(&self, record: SandboxRecord) {
+        let id = record.id.clone();
+        let stopped = record.stopped;
+        self.0.state.lock().sandboxes.insert(id.clone(), Sandbox { record, link: None });
+        if stopped || self.connect(&id).await.is_err() {
+            if !stopped {
+                tracing::warn!(sandbox = id, "A pod's supervisor is gone");
+            }
+            self.lose_containers(&id);
+        }
+    }
+
+    /// Connects to a sandbox's supervisor and follows what it tells.
+    pub(super) async fn connect(&self, sandbox_id: &str) -> Result<Link> {
+        let (sender, told) = mpsc::unbounded_channel();
+        let link = Link::connect(&self.sandbox_folder(sandbox_id), sender).await;
+        let link = link.map_err(|error| Error::internal("connecting to the supervisor", error))?;
+        if let Some(sandbox) = self.0.state.lock().sandboxes.get_mut(sandbox_id) {
+            sandbox.link = Some(link.clone());
+        }
+        tokio::spawn(self.clone().follow(sandbox_id.to_owned(), told));
+        // What ended before we listened was written down, and nothing is missed since.
+        self.catch_up(sandbox_id);
+        Ok(link)
+    }
+
+    fn catch_up(&self, sandbox_id: &str) {
+        let running: Vec<ContainerRecord> = {
+            let state = self.0.state.lock();
+            let here = |c: &&Container| {
+                c.record.sandbox_id == sandbox_id && matches!(c.phase, Phase::Running { .. })
+            };
+            state.containers.values().filter(here).map(|c| c.record.clone()).collect()
+        };
+        for record in running {
+            if let Some(ended) = records::read_exit(&self.container_folder(&record.id)) {
+                self.ended(&record.id, ended);
+            }
+        }
+    }
+
+    fn phase_of(&self, record: &ContainerRecord) -> Phase {
+        let folder = self.container_folder(&record.id);
+        if let Some(failure) = &record.start_failure {
+            return Phase::Exited(failure.clone());
+        }
+        match (records::read_exit(&folder), records::read_started(&folder)) {
+            (Some(ended), _) => Phase::Exited(ended),
+            (None, Some((pid, started_at))) => Phase::Running { pid, started_at },
+            (None, None) => Phase::Created,
+        }
+    }
+
+    async fn follow(self, sandbox_id: String, mut told: mpsc::UnboundedReceiver<Told>) {
+        while let Some(told) = told.recv().await {
+            match told {
+                Told::Exited(standing) => {
+                    let Some(exit) = standing.exit else { continue };
+                    let started =
+                        records::read_started(&self.container_folder(&standing.id)).map(|(_, at)| at);
+                    let at = records::nanoseconds(exit.at);
+                    self.ended(&standing.id, Ended::seen(exit.code, exit.out_of_memory, started, at));
+                }
+                Told::Gone => break,
+            }
+        }
+        let was_linked = {
+            let mut state = self.0.state.lock();
+            state.sandboxes.get_mut(&sandbox_id).is_some_and(|sandbox| sandbox.link.take().is_some())
+        };
+        self.lose_containers(&sandbox_id);
+        if was_linked {
+            self.tell(&sandbox_id, &sandbox_id, ContainerEventKind::Stopped);
+        }
+    }
+
+    /// Its supervisor is gone: what it wrote down counts, the rest nobody saw.
+    fn lose_containers(&self, sandbox_id: &str) {
+        let running: Vec<(String, jiff::Timestamp)> = {
+            let state = self.0.state.lock();
+            let containers = state.containers.values().filter(|c| c.record.sandbox_id == sandbox_id);
+            let running = containers.filter_map(|c| match c.phase {
+                Phase::Running { started_at, .. } => Some((c.record.id.clone(), started_at)),
+                _ => None,
+            });
+            running.collect()
+        };
+        for (id, started_at) in running {
+            let written = records::read_exit(&self.container_folder(&id));
+            let unseen = || Ended::unseen(Some(started_at), self.0.options.clock.now());
+            self.ended(&id, written.unwrap_or_else(unseen));
+        }
+    }
+
+    /// Notes that a container ended, once, and tells.
+    pub(super) fn ended(&self, id: &str, ended: Ended) {
+        let sandbox_id = {
+            let mut state = self.0.state.lock();
+            let Some(container) = state.containers.get_mut(id) else { return };
+            if matches!(container.phase, Phase::Exited(_)) {
+                return;
+            }
+            container.phase = Phase::Exited(ended);
+            container.ended.send_replace(true);
+            container.record.sandbox_id.clone()
+        };
+        self.tell(id, &sandbox_id, ContainerEventKind::Stopped);
+    }
+}

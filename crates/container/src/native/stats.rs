@@ -1,0 +1,234 @@
+//! What pods and containers use, read from their cgroups when asked for.
+
+use std::fs;
+use std::path::Path;
+
+use super::cgroup::Cgroups;
+use super::*;
+use crate::cri::includes;
+use crate::{
+    ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, NetworkUsage,
+    PodSandboxStats, StatsFilter, SwapUsage,
+};
+
+/// A limit that is none: version 1 says it with a number that no machine has.
+const UNLIMITED: u64 = 1 << 60;
+
+impl Native {
+    pub(super) fn stats_of(&self, id: &str) -> Result<ContainerStats> {
+        let record = {
+            let state = self.0.state.lock();
+            state.containers.get(id).ok_or_else(|| no_container(id))?.record.clone()
+        };
+        Ok(self.read_stats(&record))
+    }
+
+    pub(super) fn list_stats(&self, filter: &StatsFilter) -> Vec<ContainerStats> {
+        let records: Vec<ContainerRecord> = {
+            let state = self.0.state.lock();
+            let running = state.containers.values().filter(|c| matches!(c.phase, Phase::Running { .. }));
+            let wanted = running.map(|container| &container.record).filter(|record| {
+                filter.id.as_ref().is_none_or(|id| *id == record.id)
+                    && filter.pod_sandbox_id.as_ref().is_none_or(|id| *id == record.sandbox_id)
+                    && includes(&record.config.labels, &filter.labels)
+            });
+            wanted.cloned().collect()
+        };
+        records.iter().map(|record| self.read_stats(record)).collect()
+    }
+
+    pub(super) fn sandbox_stats(&self, id: &str) -> Result<PodSandboxStats> {
+        let record = {
+            let state = self.0.state.lock();
+            state.sandboxes.get(id).ok_or_else(|| no_sandbox(id))?.record.clone()
+        };
+        let pod = record.cgroup.rsplit_once('/').map_or("", |(pod, _)| pod);
+        let filter = StatsFilter { pod_sandbox_id: Some(id.to_owned()), ..StatsFilter::default() };
+        let usage = Usage { cgroups: &self.0.cgroups, path: pod, now: self.0.options.clock.now() };
+        Ok(PodSandboxStats {
+            id: record.id,
+            metadata: record.config.metadata,
+            labels: record.config.labels,
+            annotations: record.config.annotations,
+            cpu: usage.cpu(),
+            memory: usage.memory(),
+            io: None,
+            network: network(record.pid, usage.now),
+            process_count: usage.processes(),
+            containers: self.list_stats(&filter),
+        })
+    }
+
+    pub(super) fn list_sandbox_stats(&self, filter: &StatsFilter) -> Vec<PodSandboxStats> {
+        let ids: Vec<String> = {
+            let state = self.0.state.lock();
+            let wanted = state.sandboxes.values().filter(|sandbox| {
+                sandbox.link.is_some()
+                    && filter.id.as_ref().is_none_or(|id| *id == sandbox.record.id)
+                    && includes(&sandbox.record.config.labels, &filter.labels)
+            });
+            wanted.map(|sandbox| sandbox.record.id.clone()).collect()
+        };
+        // One that was removed meanwhile is left out.
+        ids.iter().filter_map(|id| self.sandbox_stats(id).ok()).collect()
+    }
+
+    fn read_stats(&self, record: &ContainerRecord) -> ContainerStats {
+        let now = self.0.options.clock.now();
+        let usage = Usage { cgroups: &self.0.cgroups, path: &record.cgroup, now };
+        let upper = self.container_folder(&record.id).join("upper");
+        let (used_bytes, inodes_used) = disk_usage(&upper);
+        ContainerStats {
+            id: record.id.clone(),
+            pod_sandbox_id: record.sandbox_id.clone(),
+            metadata: record.config.metadata.clone(),
+            labels: record.config.labels.clone(),
+            annotations: record.config.annotations.clone(),
+            cpu: usage.cpu(),
+            memory: usage.memory(),
+            swap: usage.swap(),
+            io: None,
+            writable_layer: Some(FilesystemUsage {
+                timestamp: now,
+                mountpoint: self.0.options.data_dir.to_string_lossy().into_owned(),
+                used_bytes,
+                inodes_used,
+            }),
+            process_count: usage.processes(),
+        }
+    }
+}
+
+/// One cgroup, at one time.
+struct Usage<'a> {
+    cgroups: &'a Cgroups,
+    path: &'a str,
+    now: jiff::Timestamp,
+}
+
+impl Usage<'_> {
+    fn text(&self, controller: &str, file: &str) -> Option<String> {
+        fs::read_to_string(self.cgroups.folder(controller, self.path)?.join(file)).ok()
+    }
+
+    fn number(&self, controller: &str, file: &str) -> Option<u64> {
+        self.text(controller, file)?.trim().parse().ok()
+    }
+
+    fn cpu(&self) -> Option<CpuUsage> {
+        let nanoseconds = match self.cgroups {
+            Cgroups::V1(_) => self.number("cpuacct", "cpuacct.usage")?,
+            Cgroups::V2(_) => field(&self.text("", "cpu.stat")?, "usage_usec")?.saturating_mul(1000),
+        };
+        Some(CpuUsage {
+            timestamp: self.now,
+            usage_core_nano_seconds: Some(nanoseconds),
+            ..CpuUsage::default()
+        })
+    }
+
+    fn memory(&self) -> Option<MemoryUsage> {
+        let (usage, limit, prefix, rss, major) = match self.cgroups {
+            Cgroups::V1(_) => {
+                ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_", "total_rss", "total_pgmajfault")
+            }
+            Cgroups::V2(_) => ("memory.current", "memory.max", "", "anon", "pgmajfault"),
+        };
+        let usage = self.number("memory", usage)?;
+        let stat = self.text("memory", "memory.stat")?;
+        // What the kernel would give back at once is not being worked with.
+        let inactive = field(&stat, &format!("{prefix}inactive_file")).unwrap_or_default();
+        let working_set = usage.saturating_sub(inactive);
+        let limit = self.number("memory", limit).filter(|&limit| limit < UNLIMITED);
+        Some(MemoryUsage {
+            timestamp: self.now,
+            working_set_bytes: Some(working_set),
+            available_bytes: limit.map(|limit| limit.saturating_sub(working_set)),
+            usage_bytes: Some(usage),
+            rss_bytes: field(&stat, rss),
+            page_faults: field(&stat, &format!("{prefix}pgfault")),
+            major_page_faults: field(&stat, major),
+            psi: None,
+        })
+    }
+
+    fn swap(&self) -> Option<SwapUsage> {
+        let usage = match self.cgroups {
+            Cgroups::V1(_) => field(&self.text("memory", "memory.stat")?, "total_swap"),
+            Cgroups::V2(_) => self.number("memory", "memory.swap.current"),
+        };
+        Some(SwapUsage { timestamp: self.now, available_bytes: None, usage_bytes: Some(usage?) })
+    }
+
+    fn processes(&self) -> Option<u64> {
+        self.number("pids", "pids.current")
+    }
+}
+
+/// A line `name value`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.split_once(' ').filter(|(key, _)| *key == name)?.1.trim().parse().ok())
+}
+
+/// Interfaces as the pod itself sees them.
+fn network(pid: u32, now: jiff::Timestamp) -> Option<NetworkUsage> {
+    let interfaces = interfaces(&fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?);
+    let default_interface = interfaces.iter().find(|interface| interface.name == "eth0").cloned();
+    Some(NetworkUsage { timestamp: now, default_interface, interfaces })
+}
+
+fn interfaces(table: &str) -> Vec<NetworkInterfaceUsage> {
+    let rows = table.lines().filter_map(|line| {
+        let (name, counts) = line.split_once(':')?;
+        let counts: Vec<u64> = counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(NetworkInterfaceUsage {
+            name: name.trim().to_owned(),
+            rx_bytes: *counts.first()?,
+            rx_errors: *counts.get(2)?,
+            tx_bytes: *counts.get(8)?,
+            tx_errors: *counts.get(10)?,
+        })
+    });
+    rows.filter(|interface| interface.name != "lo").collect()
+}
+
+/// Bytes and inodes below a folder.
+pub(super) fn disk_usage(folder: &Path) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let (mut bytes, mut inodes) = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            bytes += data.blocks() * 512;
+            inodes += 1;
+            if data.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    (bytes, inodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_read_by_column() {
+        let table = "\
+Inter-|   Receive  |  Transmit
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
+    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
+  eth0:     100       2    3    0    0     0          0         0      200       5    6    0    0     0       0          0
+";
+        let expected = NetworkInterfaceUsage {
+            name: "eth0".to_owned(),
+            rx_bytes: 100,
+            rx_errors: 3,
+            tx_bytes: 200,
+            tx_errors: 6,
+        };
+        assert_eq!(interfaces(table), [expected]);
+    }
+}

@@ -1,0 +1,239 @@
+//! A runtime in a folder of its own, an image made of busybox, and the promise that nothing is left in the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_base::Clock;
+use corten_container::native::network::LoopbackOnly;
+use corten_container::native::{Native, Options, cgroup::Cgroups};
+use corten_container::*;
+
+const APPLETS: [&str; 20] = [
+    "sh", "sleep", "cat", "echo", "ls", "id", "env", "hostname", "stty", "nc", "touch", "true", "ps", "dd",
+    "head", "mount", "grep", "mkdir", "tail", "ip",
+];
+
+/// How long anything may take; tests wait for what happens, not for this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Node {
+    pub(crate) runtime: Native,
+    folder: tempfile::TempDir,
+    parent: String,
+}
+
+impl Node {
+    pub(crate) async fn new() -> Node {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = open(folder.path()).await;
+        runtime.store().import(archive().as_slice()).unwrap();
+        let name = folder.path().file_name().unwrap().to_string_lossy().replace('.', "");
+        Node { runtime, folder, parent: format!("/corten-test-{name}") }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Another process would see the same: everything is found again.
+    pub(crate) async fn reopen(&mut self) {
+        self.runtime = open(self.folder.path()).await;
+    }
+
+    pub(crate) fn pod(&self, name: &str) -> PodSandboxConfig {
+        let mut pod = PodSandboxConfig {
+            metadata: PodSandboxMetadata { name: name.to_owned(), ..PodSandboxMetadata::default() },
+            hostname: name.to_owned(),
+            log_directory: self.folder.path().join("logs").join(name).to_string_lossy().into_owned(),
+            ..PodSandboxConfig::default()
+        };
+        pod.linux.cgroup_parent = format!("{}/{name}", self.parent);
+        pod.linux.security_context.namespace_options.pid = NamespaceMode::Container;
+        pod
+    }
+
+    pub(crate) async fn run_pod(&self, name: &str) -> (String, PodSandboxConfig) {
+        let pod = self.pod(name);
+        (self.runtime.run_pod_sandbox(&pod, "").await.unwrap(), pod)
+    }
+
+    pub(crate) async fn start(
+        &self,
+        sandbox: &str,
+        pod: &PodSandboxConfig,
+        config: &ContainerConfig,
+    ) -> String {
+        let id = self.runtime.create_container(sandbox, config, pod).await.unwrap();
+        self.runtime.start_container(&id).await.unwrap();
+        id
+    }
+
+    /// Runs a script in a pod of its own: its exit code and its log's text.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        script: &str,
+        ask: impl FnOnce(&mut ContainerConfig),
+    ) -> (i32, String) {
+        let (sandbox, pod) = self.run_pod(name).await;
+        let mut config = container(name, script);
+        ask(&mut config);
+        let id = self.start(&sandbox, &pod, &config).await;
+        let status = self.ended(&id).await;
+        self.runtime.remove_pod_sandbox(&sandbox).await.unwrap();
+        (status.exit_code, text_of(&status.log_path))
+    }
+
+    pub(crate) async fn ended(&self, id: &str) -> ContainerStatus {
+        let mut events = self.runtime.events();
+        let wait = async {
+            loop {
+                let status = self.runtime.container_status(id).await.unwrap();
+                if status.state == ContainerState::Exited {
+                    return status;
+                }
+                events.recv().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("the container ends")
+    }
+
+    pub(crate) async fn exec(&self, id: &str, script: &str) -> ExecOutput {
+        self.runtime.exec_sync(id, &words(&["sh", "-c", script]), PATIENCE).await.unwrap()
+    }
+
+    /// The processes of everything below the node's cgroup.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        Cgroups::detect().unwrap().processes(&self.parent)
+    }
+
+    /// Removes every pod; then nothing may be left of any.
+    pub(crate) async fn end(self) {
+        for sandbox in self.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await.unwrap() {
+            self.runtime.remove_pod_sandbox(&sandbox.id).await.unwrap();
+        }
+        assert_eq!(self.processes(), Vec::<i32>::new(), "processes are left");
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = self.folder.path().to_string_lossy().into_owned();
+        assert!(!mounts.contains(&here), "mounts are left:\n{mounts}");
+        for folder in ["sandboxes", "containers", "pins"] {
+            assert_eq!(
+                fs::read_dir(self.folder.path().join(folder)).unwrap().count(),
+                0,
+                "{folder} are left"
+            );
+        }
+        let cgroups = Cgroups::detect().unwrap();
+        for pods in cgroups.folders(&self.parent) {
+            for pod in fs::read_dir(&pods).into_iter().flatten().flatten().filter(|pod| pod.path().is_dir()) {
+                let left = fs::read_dir(pod.path()).unwrap().flatten().find(|entry| entry.path().is_dir());
+                assert!(left.is_none(), "a cgroup is left: {left:?}");
+            }
+        }
+        cgroups.remove(&self.parent).unwrap();
+    }
+}
+
+async fn open(data_dir: &Path) -> Native {
+    let options = Options {
+        data_dir: data_dir.to_owned(),
+        network: Arc::new(LoopbackOnly),
+        registries: Default::default(),
+        clock: Clock::real(),
+        seccomp_dir: data_dir.join("seccomp"),
+    };
+    Native::open(options).await.unwrap()
+}
+
+pub(crate) fn container(name: &str, script: &str) -> ContainerConfig {
+    let mut config = ContainerConfig {
+        metadata: ContainerMetadata { name: name.to_owned(), attempt: 0 },
+        image: ImageSpec::new("busybox"),
+        command: words(&["sh", "-c", script]),
+        log_path: format!("{name}/0.log"),
+        ..ContainerConfig::default()
+    };
+    config.linux.security_context.namespace_options.pid = NamespaceMode::Container;
+    config
+}
+
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// What a container wrote, without the log's own words.
+pub(crate) fn text_of(log: &str) -> String {
+    let log = fs::read_to_string(log).unwrap();
+    let mut text = String::new();
+    for line in log.lines() {
+        let mut fields = line.splitn(4, ' ');
+        let (tag, words) = (fields.nth(2).unwrap(), fields.next().unwrap());
+        text += words;
+        if tag == "F" {
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// An image as `docker save` would write it.
+fn archive() -> Vec<u8> {
+    let layer = layer();
+    let digest = image::Digest::of(&layer);
+    let config = format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["FROM_IMAGE=yes"],"Cmd":["sh"],"Volumes":null}},
+            "rootfs":{{"type":"layers","diff_ids":["{digest}"]}}}}"#
+    );
+    let manifest = r#"[{"Config":"config.json","RepoTags":["busybox:latest"],"Layers":["layer.tar"]}]"#;
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, bytes) in
+        [("config.json", config.as_bytes()), ("layer.tar", &layer), ("manifest.json", manifest.as_bytes())]
+    {
+        add(&mut archive, path, 0o644, bytes);
+    }
+    archive.into_inner().unwrap()
+}
+
+fn layer() -> Vec<u8> {
+    let mut layer = tar::Builder::new(Vec::new());
+    add(&mut layer, "bin/busybox", 0o755, &fs::read(busybox()).unwrap());
+    for applet in APPLETS {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        owned(&mut header);
+        header.set_size(0);
+        layer.append_link(&mut header, format!("bin/{applet}"), "busybox").unwrap();
+    }
+    add(
+        &mut layer,
+        "etc/passwd",
+        0o644,
+        b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:web:/home/web:/bin/sh\n",
+    );
+    add(&mut layer, "etc/group", 0o644, b"root:x:0:\nlog:x:40:web\n");
+    layer.into_inner().unwrap()
+}
+
+fn add(archive: &mut tar::Builder<Vec<u8>>, path: &str, mode: u32, bytes: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(bytes.len() as u64);
+    owned(&mut header);
+    header.set_mode(mode);
+    archive.append_data(&mut header, path, bytes).unwrap();
+}
+
+/// As every tar writes it.
+fn owned(header: &mut tar::Header) {
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_mode(0o777);
+}
+
+fn busybox() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("busybox")).find(|file| file.exists());
+    found.expect("busybox-static is installed")
+}

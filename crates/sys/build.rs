@@ -1,0 +1,28 @@
+//! Builds the supervisor as a program of its own: static, small, without any dependency, so that one of it for
+//! every pod costs next to nothing. The library carries it as bytes.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    for input in ["supervisor", "src/wire.rs", "build.rs"] {
+        println!("cargo::rerun-if-changed={input}");
+    }
+    let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
+    let output = PathBuf::from(variable("OUT_DIR")).join("supervisor");
+    let status = Command::new(variable("RUSTC"))
+        .args(["--crate-name", "corten_supervisor", "--crate-type", "bin", "--edition", "2024"])
+        .args(["--target", &variable("TARGET")])
+        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "lto=fat", "-C", "codegen-units=1"])
+        // Without relocations no page of it is ever written to only because it was loaded somewhere.
+        .args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static", "-C", "strip=symbols"])
+        .args(["-W", "unreachable_pub", "-o"])
+        .arg(&output)
+        .arg("supervisor/main.rs")
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        other => panic!("the supervisor was not built: {other:?}"),
+    }
+}

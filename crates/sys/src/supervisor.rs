@@ -1,0 +1,60 @@
+//! Starts supervisors: the program, handed to the kernel from memory.
+//!
+//! Every pod's supervisor runs the same pages, and none of them is a file that a container could reach or an
+//! upgrade could pull away.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::wire::{Sandbox, Wire};
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supervisor"));
+
+/// The program in memory; as long as this lives, supervisors can be started.
+#[derive(Debug)]
+pub struct Program(File);
+
+impl Program {
+    pub fn load() -> io::Result<Program> {
+        let memory =
+            rustix::fs::memfd_create("corten-supervisor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut file = File::from(memory);
+        file.write_all(PROGRAM)?;
+        // From here on nobody can change it, whoever gets hold of it.
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        Ok(Program(file))
+    }
+
+    /// Starts a supervisor, which makes `socket` in the folder, and waits until it is ready. Blocks.
+    pub fn start(&self, folder: &Path, sandbox: &Sandbox) -> io::Result<()> {
+        let program = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let mut starter = Command::new(program)
+            .arg(folder)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut bytes = Vec::new();
+        sandbox.put(&mut bytes);
+        let (input, output) = (starter.stdin.take(), starter.stdout.take());
+        let sent = input.map_or(Ok(()), |mut input| input.write_all(&bytes));
+        let mut said = String::new();
+        let heard = output.map_or(Ok(0), |mut output| output.read_to_string(&mut said));
+        starter.wait()?;
+        match said.trim() {
+            "ready" => Ok(()),
+            "" => {
+                Err(sent.and(heard).err().unwrap_or_else(|| io::Error::other("the supervisor said nothing")))
+            }
+            why => Err(io::Error::other(why.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What the runtime and a pod's supervisor say to each other, and how it is written as bytes.
+//!
+//! A frame is its length, a number and a message; file descriptors travel with its first byte. The supervisor of
+//! an older release may still be running: a change to what is here needs a new [`VERSION`], and whoever meets
+//! another version may only ask it to stop.
+//!
+//! This file is part of two programs and depends on nothing.
+
+/// The first thing a supervisor says.
+pub const VERSION: u32 = 1;
+
+/// Nobody has a reason to send more at once.
+pub const LARGEST_FRAME: usize = 16 << 20;
+
+/// Something that can be written as bytes and read back.
+pub trait Wire: Sized {
+    fn put(&self, to: &mut Vec<u8>);
+    /// `None` if the bytes are something else.
+    fn get(from: &mut &[u8]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Wire for $number {
+            fn put(&self, to: &mut Vec<u8>) {
+                to.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn get(from: &mut &[u8]) -> Option<Self> {
+                let (bytes, rest) = from.split_first_chunk()?;
+                *from = rest;
+                Some(<$number>::from_le_bytes(*bytes))
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, i32, u64, i64);
+
+impl Wire for bool {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.push(u8::from(*self));
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        Some(u8::get(from)? != 0)
+    }
+}
+
+impl Wire for String {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.len() as u32).put(to);
+        to.extend_from_slice(self.as_bytes());
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        let length = u32::get(from)? as usize;
+        let (bytes, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        String::from_utf8(bytes.to_vec()).ok()
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.len() as u32).put(to);
+        self.iter().for_each(|item| item.put(to));
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        let length = u32::get(from)? as usize;
+        // Every item takes a byte at least: what cannot be there is not allocated for.
+        let mut items = Vec::with_capacity(length.min(from.len()));
+        for _ in 0..length {
+            items.push(T::get(from)?);
+        }
+        Some(items)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.is_some().put(to);
+        self.iter().for_each(|item| item.put(to));
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        Some(if bool::get(from)? { Some(T::get(from)?) } else { None })
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+        self.1.put(to);
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        Some((A::get(from)?, B::get(from)?))
+    }
+}
+
+macro_rules! messages {
+    ($($(#[$about:meta])* struct $name:ident { $($(#[$note:meta])* $field:ident: $kind:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$note])* pub $field: $kind,)*
+        }
+
+        impl Wire for $name {
+            fn put(&self, to: &mut Vec<u8>) {
+                $(self.$field.put(to);)*
+            }
+
+            fn get(from: &mut &[u8]) -> Option<Self> {
+                Some($name { $($field: Wire::get(from)?,)* })
+            }
+        }
+    )*};
+}
+
+messages! {
+    /// A pod's sandbox, as its supervisor makes it.
+    struct Sandbox {
+        /// `CLONE_NEW…` of the namespaces that are the pod's own.
+        namespaces: u32,
+        /// Whether containers see each other's processes.
+        shares_processes: bool,
+        /// Empty to keep the node's.
+        hostname: String,
+        /// Files of `/proc/sys` and what to write into them.
+        sysctls: Vec<(String, String)>,
+        /// `cgroup.procs` files to join.
+        cgroups: Vec<String>,
+        oom_score_adj: i32,
+        /// Options of the pod's own shared memory; empty if it uses the node's.
+        shared_memory: String,
+    }
+
+    /// Something to be seen in a container.
+    struct Mount {
+        /// A path of the node, a name for virtual file systems, or `shm:` for the pod's shared memory.
+        source: String,
+        /// Within the container.
+        target: String,
+        /// Empty for a bind mount.
+        kind: String,
+        flags: u64,
+        options: String,
+        /// `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, recursive or not; 0 to leave it.
+        propagation: u64,
+        /// A bind mount that is read-only all the way down.
+        recursive_read_only: bool,
+        /// The node may refuse it.
+        optional: bool,
+    }
+
+    struct Device {
+        path: String,
+        mode: u32,
+        major: u32,
+        minor: u32,
+        uid: u32,
+        gid: u32,
+    }
+
+    struct Limit {
+        resource: u32,
+        soft: u64,
+        hard: u64,
+    }
+
+    /// A process in a container: its first one, or one that joins later.
+    struct Process {
+        args: Vec<String>,
+        env: Vec<String>,
+        cwd: String,
+        uid: u32,
+        gid: u32,
+        groups: Vec<u32>,
+        umask: u32,
+        terminal: bool,
+        /// Bit sets of capabilities.
+        bounding: u64,
+        effective: u64,
+        inheritable: u64,
+        ambient: u64,
+        no_new_privileges: bool,
+        /// A classic BPF program of eight-byte instructions; empty for none.
+        seccomp: Vec<u64>,
+        /// Flags of the filter.
+        seccomp_flags: u32,
+        /// Empty for none.
+        apparmor: String,
+        limits: Vec<Limit>,
+        oom_score_adj: i32,
+        columns: u16,
+        rows: u16,
+    }
+
+    /// A container and everything around its first process.
+    struct Container {
+        id: String,
+        /// Where its exit is written down.
+        folder: String,
+        /// Where its root is put together; only ever seen in its own mount namespace.
+        root: String,
+        /// The folder that the lower layers are named from.
+        layers: String,
+        /// Options of the overlay.
+        overlay: String,
+        read_only: bool,
+        mounts: Vec<Mount>,
+        devices: Vec<Device>,
+        links: Vec<(String, String)>,
+        masked: Vec<String>,
+        read_only_paths: Vec<String>,
+        /// `cgroup.procs` files to join.
+        cgroups: Vec<String>,
+        /// Folders to remove in the end.
+        cgroup_folders: Vec<String>,
+        /// Whether it sees its own cgroup as the root.
+        own_cgroup_namespace: bool,
+        /// Where kills for lack of memory are counted, and the name of the count.
+        oom_counter: (String, String),
+        processes: Processes,
+        process: Process,
+        /// Empty for none.
+        log: String,
+        stdin: bool,
+        stdin_once: bool,
+    }
+
+    /// How a container stands when it is asked for.
+    struct Standing {
+        id: String,
+        /// 0 if it has ended.
+        pid: u32,
+        exit: Option<Exit>,
+    }
+
+    struct Exit {
+        code: i32,
+        out_of_memory: bool,
+        /// Nanoseconds since 1970.
+        at: u64,
+    }
+}
+
+/// Whose processes a container sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// Its own.
+    #[default]
+    Own,
+    /// The pod's.
+    Pod,
+    /// The node's.
+    Node,
+    /// Those of another container of the pod.
+    Target(String),
+}
+
+macro_rules! choices {
+    ($($(#[$about:meta])* enum $name:ident { $($(#[$note:meta])* $number:literal $variant:ident ($($kind:ty),*),)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$note])* $variant($($kind),*),)*
+        }
+
+        impl Wire for $name {
+            fn put(&self, to: &mut Vec<u8>) {
+                match self {
+                    $(choices!(@pattern $variant one $($kind)*) => choices!(@put to, $number, one $($kind)*),)*
+                }
+            }
+
+            fn get(from: &mut &[u8]) -> Option<Self> {
+                Some(match u8::get(from)? {
+                    $($number => $name::$variant($(<$kind as Wire>::get(from)?),*),)*
+                    _ => return None,
+                })
+            }
+        }
+    )*};
+    (@pattern $variant:ident $one:ident $kind:ty) => { Self::$variant($one) };
+    (@put $to:ident, $number:literal, $one:ident $kind:ty) => {{
+        $to.push($number);
+        Wire::put($one, $to);
+    }};
+}
+
+choices! {
+    /// What a supervisor is asked. Answers come under the same number, in any order.
+    enum Request {
+        /// Start a container. Answered when its process runs, or cannot.
+        1 Start(Container),
+        /// Run a process in a container; standard input, output and error come along, unless it has a terminal.
+        2 Exec((String, Process)),
+        /// A signal to a container's first process.
+        3 Signal((String, i32)),
+        /// A signal to a process that `Exec` under this number started.
+        4 SignalExec((u32, i32)),
+        /// Copy output from now on; two pipes come along, for standard output and error.
+        5 Attach(String),
+        6 ReopenLog(String),
+        /// Connect to a port of the pod.
+        7 Dial(u16),
+        /// How all containers stand.
+        8 List(u8),
+        /// End everything in the pod, and yourself.
+        9 Stop(u8),
+        /// Standard input of a container ends.
+        10 CloseStdin(String),
+    }
+
+    /// What a supervisor says.
+    enum Answer {
+        /// It is done; a process id where there is one, and how many descriptors come along.
+        1 Done((u32, u8)),
+        2 Failed(String),
+        3 Standings(Vec<Standing>),
+        /// A container ended. Its number is 0, it answers nothing.
+        4 Exited(Standing),
+        /// A process that `Exec` started ended, under the same number.
+        5 ExecExited(i32),
+        /// The first thing said on a connection.
+        6 Hello(u32),
+    }
+}
+
+impl Wire for Processes {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Processes::Own => to.push(0),
+            Processes::Pod => to.push(1),
+            Processes::Node => to.push(2),
+            Processes::Target(id) => {
+                to.push(3);
+                id.put(to);
+            }
+        }
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        Some(match u8::get(from)? {
+            0 => Processes::Own,
+            1 => Processes::Pod,
+            2 => Processes::Node,
+            3 => Processes::Target(String::get(from)?),
+            _ => return None,
+        })
+    }
+}
+
+/// A whole frame: length, number, message.
+pub fn frame<T: Wire>(number: u32, message: &T) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    number.put(&mut bytes);
+    message.put(&mut bytes);
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+/// Takes the first frame off what was received. `Ok(None)` if it is not all there, `Err` if it makes no sense.
+pub fn take_frame<T: Wire>(received: &mut Vec<u8>) -> Result<Option<(u32, T)>, ()> {
+    let Some(length) = received.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) else {
+        return Ok(None);
+    };
+    if length > LARGEST_FRAME {
+        return Err(());
+    }
+    let Some(mut body) = received.get(4..4 + length) else { return Ok(None) };
+    let read = u32::get(&mut body).and_then(|number| Some((number, T::get(&mut body)?)));
+    if read.is_none() || !body.is_empty() {
+        return Err(());
+    }
+    received.drain(..4 + length);
+    Ok(read)
+}

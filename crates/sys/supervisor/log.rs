@@ -1,0 +1,176 @@
+//! Output of containers: written down in the CRI's log format, and copied to whoever is attached.
+//!
+//! A line is written as soon as it is read; what does not end yet is written as a part, to be continued. So no
+//! output is held back and none is kept in memory.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The size of a part, as other runtimes cut them.
+const PART: usize = 16 * 1024;
+
+/// One output of a container.
+pub(crate) struct Output {
+    from: File,
+    name: &'static str,
+    sinks: Vec<Sink>,
+}
+
+/// Somebody attached, and what could not be written to them yet.
+struct Sink {
+    to: File,
+    pending: Vec<u8>,
+}
+
+pub(crate) fn open(path: &str) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().append(true).create(true).mode(0o640).open(path)
+}
+
+impl Output {
+    pub(crate) fn new(from: OwnedFd, name: &'static str) -> Output {
+        Output { from: from.into(), name, sinks: Vec::new() }
+    }
+
+    pub(crate) fn attach(&mut self, to: OwnedFd) {
+        self.sinks.push(Sink { to: to.into(), pending: Vec::new() });
+    }
+
+    /// What to read from, unless somebody attached is not keeping up: then the container has to wait.
+    pub(crate) fn readable(&self) -> Option<RawFd> {
+        self.sinks.iter().all(|sink| sink.pending.is_empty()).then(|| self.from.as_raw_fd())
+    }
+
+    pub(crate) fn waiting_sinks(&self) -> impl Iterator<Item = RawFd> {
+        self.sinks.iter().filter(|sink| !sink.pending.is_empty()).map(|sink| sink.to.as_raw_fd())
+    }
+
+    pub(crate) fn retry_sinks(&mut self) {
+        self.sinks.retain_mut(|sink| {
+            let pending = std::mem::take(&mut sink.pending);
+            sink.write(&pending)
+        });
+    }
+
+    /// Takes what there is. `false` when there will be no more.
+    pub(crate) fn pump(&mut self, log: Option<&mut File>) -> bool {
+        let mut buffer = [0; PART];
+        let read = match self.from.read(&mut buffer) {
+            Ok(read) => &buffer[..read],
+            Err(error) => {
+                return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            }
+        };
+        if read.is_empty() {
+            return false;
+        }
+        if let Some(log) = log {
+            // A full disk costs log lines, never the container.
+            let _ = log.write_all(&entries(read, self.name, SystemTime::now()));
+        }
+        self.sinks.retain_mut(|sink| sink.write(read));
+        true
+    }
+
+    /// Takes everything that was written before now, however slow anybody attached is.
+    pub(crate) fn drain(&mut self, mut log: Option<&mut File>) {
+        use std::os::fd::AsFd;
+        loop {
+            let mut awaited =
+                [crate::kernel::Awaited { descriptor: self.from.as_fd().as_raw_fd(), wanted: 1, found: 0 }];
+            let waited = crate::kernel::wait_for(&mut awaited, Some(0));
+            if waited.is_err() || awaited[0].found & 1 == 0 || !self.pump(log.as_deref_mut()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Sink {
+    /// Whether they still listen.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        if !self.pending.is_empty() {
+            self.pending.extend_from_slice(bytes);
+            return true;
+        }
+        let mut left = bytes;
+        while !left.is_empty() {
+            match self.to.write(left) {
+                Ok(0) => return false,
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.pending.extend_from_slice(left);
+                    return true;
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Log entries for a piece of output.
+fn entries(output: &[u8], name: &str, now: SystemTime) -> Vec<u8> {
+    let time = timestamp(now);
+    let mut entries = Vec::with_capacity(output.len() + 64);
+    for line in output.split_inclusive(|&byte| byte == b'\n') {
+        let (tag, text) = match line.strip_suffix(b"\n") {
+            Some(text) => ("F", text),
+            None => ("P", line),
+        };
+        for part in [time.as_bytes(), b" ", name.as_bytes(), b" ", tag.as_bytes(), b" ", text, b"\n"] {
+            entries.extend_from_slice(part);
+        }
+    }
+    entries
+}
+
+/// RFC 3339 in UTC, to the nanosecond.
+fn timestamp(now: SystemTime) -> String {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // Counted from March of year 0, so that leap days come last; in eras of 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:09}Z", since.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(seconds: u64, nanoseconds: u32, expected: &str) {
+        assert_eq!(timestamp(UNIX_EPOCH + Duration::new(seconds, nanoseconds)), expected);
+    }
+
+    #[test]
+    fn times_are_written_in_full() {
+        check(0, 0, "1970-01-01T00:00:00.000000000Z");
+        check(951_782_400, 1, "2000-02-29T00:00:00.000000001Z");
+        check(1_709_251_199, 999_999_999, "2024-02-29T23:59:59.999999999Z");
+        check(4_102_444_800, 0, "2100-01-01T00:00:00.000000000Z");
+    }
+
+    #[test]
+    fn lines_and_parts() {
+        let text = entries(b"one\n\ntwo", "stderr", UNIX_EPOCH);
+        let expected = "\
+1970-01-01T00:00:00.000000000Z stderr F one
+1970-01-01T00:00:00.000000000Z stderr F \n\
+1970-01-01T00:00:00.000000000Z stderr P two\n";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

@@ -1,0 +1,338 @@
+//! The supervisor's one loop: it waits for anything to happen, and does what follows from it.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use crate::child::{self, Entrance, Never, Streams, While, words};
+use crate::connection::Connection;
+use crate::kernel::{self, Awaited, CLONE_NEWPID, SIGKILL};
+use crate::running::{Asker, Joined, Outcome, Running, Starting};
+use crate::wire::{Answer, Container, Process, Processes, Request, Standing};
+
+pub(crate) struct Pod {
+    listener: UnixListener,
+    signals: OwnedFd,
+    /// The node's mount namespace, where containers begin.
+    node_mounts: OwnedFd,
+    /// Our own process namespace, to come back to.
+    own_processes: OwnedFd,
+    /// The first process of the namespace that containers share.
+    keeper: Option<i32>,
+    connections: Vec<Connection>,
+    next_connection: u64,
+    running: Vec<Running>,
+    joined: Vec<Joined>,
+    /// Who wants to know when all is over.
+    stopping: Option<Vec<Asker>>,
+}
+
+/// How long a connection within the pod may take to be made.
+const DIAL: Duration = Duration::from_secs(2);
+
+impl Pod {
+    pub(crate) fn new(
+        listener: UnixListener,
+        signals: OwnedFd,
+        node_mounts: OwnedFd,
+        own_processes: OwnedFd,
+        keeper: Option<i32>,
+    ) -> Pod {
+        Pod {
+            listener,
+            signals,
+            node_mounts,
+            own_processes,
+            keeper,
+            connections: Vec::new(),
+            next_connection: 0,
+            running: Vec::new(),
+            joined: Vec::new(),
+            stopping: None,
+        }
+    }
+
+    pub(crate) fn run(&mut self) {
+        while !self.is_over() {
+            let mut awaited = self.awaited();
+            if kernel::wait_for(&mut awaited, None).is_err() {
+                return;
+            }
+            let ready: Vec<i32> =
+                awaited.iter().filter(|one| one.found != 0).map(|one| one.descriptor).collect();
+            self.accept();
+            self.listen();
+            for running in &mut self.running {
+                running.pump(&ready);
+            }
+            self.settle();
+            if kernel::take_signals(&self.signals) {
+                self.stop(None);
+            }
+            self.reap();
+        }
+        for asker in self.stopping.take().into_iter().flatten() {
+            self.answer(asker, &Answer::Done((0, 0)), Vec::new());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping.is_some() && self.running.is_empty() && self.joined.is_empty()
+    }
+
+    fn awaited(&self) -> Vec<Awaited> {
+        let mut awaited = vec![
+            kernel::awaited(&self.listener, kernel::POLLIN),
+            kernel::awaited(&self.signals, kernel::POLLIN),
+        ];
+        awaited.extend(self.connections.iter().map(Connection::awaited));
+        awaited.extend(
+            self.running.iter().filter_map(|running| running.starting.as_ref()).map(Starting::awaited),
+        );
+        awaited
+            .extend(self.joined.iter().filter_map(|joined| joined.starting.as_ref()).map(Starting::awaited));
+        self.running.iter().for_each(|running| running.awaited(&mut awaited));
+        awaited
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            self.next_connection += 1;
+            self.connections.push(Connection::new(self.next_connection, stream));
+        }
+    }
+
+    fn listen(&mut self) {
+        let mut requests = Vec::new();
+        self.connections.retain_mut(|connection| {
+            connection.flush();
+            let Some(asked) = connection.requests() else { return false };
+            requests.extend(
+                asked
+                    .into_iter()
+                    .map(|(number, request)| (Asker { connection: connection.number, number }, request)),
+            );
+            true
+        });
+        for (asker, request) in requests {
+            if let Err(error) = self.serve(asker, request) {
+                self.answer(asker, &Answer::Failed(error), Vec::new());
+            }
+        }
+    }
+
+    fn serve(&mut self, asker: Asker, request: Request) -> Result<(), String> {
+        let mut passed = Vec::new();
+        match request {
+            Request::Start(plan) => return self.start(asker, &plan),
+            Request::Exec((id, process)) => return self.exec(asker, &id, &process),
+            Request::Stop(_) => {
+                self.stop(Some(asker));
+                return Ok(());
+            }
+            Request::List(_) => {
+                let standing = |running: &Running| Standing {
+                    id: running.id.clone(),
+                    pid: running.pid as u32,
+                    exit: None,
+                };
+                let all = self.running.iter().filter(|running| running.starting.is_none());
+                let answer = Answer::Standings(all.map(standing).collect());
+                self.answer(asker, &answer, passed);
+                return Ok(());
+            }
+            Request::Signal((id, signal)) => {
+                let pid = self.find(&id)?.pid;
+                kernel::kill(pid, signal).during(|| "sending the signal".to_owned())?;
+            }
+            Request::SignalExec((number, signal)) => {
+                let wanted = Asker { connection: asker.connection, number };
+                if let Some(joined) = self.joined.iter().find(|joined| joined.asker == wanted) {
+                    kernel::kill(joined.pid, signal).during(|| "sending the signal".to_owned())?;
+                }
+            }
+            Request::Attach(id) => {
+                let sinks = self.passed::<2>(asker)?;
+                let input = self.find(&id)?.attach(sinks);
+                passed.extend(input.during(|| "attaching".to_owned())?);
+            }
+            Request::ReopenLog(id) => {
+                self.find(&id)?.reopen_log().during(|| "reopening the log".to_owned())?;
+            }
+            Request::CloseStdin(id) => self.find(&id)?.close_input(),
+            Request::Dial(port) => passed.push(dial(port).map_err(|error| words(&error))?),
+        }
+        self.answer(asker, &Answer::Done((0, passed.len() as u8)), passed);
+        Ok(())
+    }
+
+    fn find(&mut self, id: &str) -> Result<&mut Running, String> {
+        let found = self.running.iter_mut().find(|running| running.id == id);
+        found.ok_or_else(|| "the container is not running".to_owned())
+    }
+
+    fn passed<const N: usize>(&mut self, asker: Asker) -> Result<[OwnedFd; N], String> {
+        let connection = self.connections.iter_mut().find(|connection| connection.number == asker.connection);
+        connection.and_then(Connection::take_passed).ok_or_else(|| "no descriptors came along".to_owned())
+    }
+
+    fn answer(&mut self, asker: Asker, answer: &Answer, passed: Vec<OwnedFd>) {
+        let connection = self.connections.iter_mut().find(|connection| connection.number == asker.connection);
+        if let Some(connection) = connection {
+            connection.say(asker.number, answer, passed);
+        }
+    }
+
+    fn start(&mut self, asker: Asker, plan: &Container) -> Result<(), String> {
+        if self.stopping.is_some() {
+            return Err("the pod is stopping".to_owned());
+        }
+        let processes = match &plan.processes {
+            Processes::Own | Processes::Node => None,
+            Processes::Pod => Some(self.keeper.ok_or("the pod shares no processes")?),
+            Processes::Target(id) => Some(self.find(id)?.pid),
+        };
+        let own = if plan.processes == Processes::Own { CLONE_NEWPID } else { 0 };
+        let (mut running, streams) = Running::prepare(plan)?;
+        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let node = &self.node_mounts;
+        let run = |status: &OwnedFd| child::container(plan, streams, node, status);
+        running.pid = spawn(own, self.entrance_to(processes)?, &self.own_processes, &theirs, run)?;
+        running.starting = Some(Starting::new(asker, status));
+        self.running.push(running);
+        Ok(())
+    }
+
+    fn exec(&mut self, asker: Asker, id: &str, process: &Process) -> Result<(), String> {
+        let streams = if process.terminal { Streams::Terminal } else { Streams::Pipes(self.passed(asker)?) };
+        let container = self.find(id)?;
+        let (pid, cgroup_files) = (container.pid, container.cgroups.clone());
+        let open = |name: &str| {
+            let path = format!("/proc/{pid}/ns/{name}");
+            File::open(&path).map(OwnedFd::from).during(|| format!("opening {path}"))
+        };
+        let entrance = Entrance { mounts: open("mnt")?, cgroups: open("cgroup")?, cgroup_files };
+        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let run = |status: &OwnedFd| child::joiner(process, &entrance, streams, status);
+        let pid = spawn(0, self.entrance_to(Some(pid))?, &self.own_processes, &theirs, run)?;
+        let starting = Some(Starting::new(asker, status));
+        self.joined.push(Joined { pid, asker, starting });
+        Ok(())
+    }
+
+    /// The process namespace that somebody lives in.
+    fn entrance_to(&self, processes_of: Option<i32>) -> Result<Option<OwnedFd>, String> {
+        let Some(pid) = processes_of else { return Ok(None) };
+        let path = format!("/proc/{pid}/ns/pid");
+        File::open(&path).map(|file| Some(file.into())).during(|| format!("opening {path}"))
+    }
+
+    /// Answers starts that came out.
+    fn settle(&mut self) {
+        let mut answers = Vec::new();
+        for running in &mut self.running {
+            let Some(starting) = &mut running.starting else { continue };
+            let asker = starting.asker;
+            match starting.outcome() {
+                Outcome::Pending => {}
+                Outcome::Failed(error) => answers.push((asker, Answer::Failed(error), Vec::new())),
+                Outcome::Started(terminal) => {
+                    let answer = match running.started(terminal) {
+                        Ok(()) => Answer::Done((running.pid as u32, 0)),
+                        Err(error) => Answer::Failed(words(&error)),
+                    };
+                    answers.push((asker, answer, Vec::new()));
+                }
+            }
+        }
+        for joined in &mut self.joined {
+            let Some(starting) = &mut joined.starting else { continue };
+            match starting.outcome() {
+                Outcome::Pending => {}
+                Outcome::Failed(error) => {
+                    answers.push((joined.asker, Answer::Failed(error), Vec::new()));
+                    joined.starting = None;
+                }
+                Outcome::Started(terminal) => {
+                    let answer = Answer::Done((joined.pid as u32, u8::from(terminal.is_some())));
+                    answers.push((joined.asker, answer, terminal.into_iter().collect()));
+                    joined.starting = None;
+                }
+            }
+        }
+        for (asker, answer, passed) in answers {
+            self.answer(asker, &answer, passed);
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, code)) = kernel::reap() {
+            // What it said before it ended counts.
+            self.settle();
+            if let Some(place) = self.running.iter().position(|running| running.pid == pid) {
+                let running = self.running.swap_remove(place);
+                // One that never started was answered for already.
+                if running.starting.is_none() {
+                    let id = running.id.clone();
+                    let exit = running.end(code);
+                    self.tell(&Answer::Exited(Standing { id, pid: 0, exit: Some(exit) }));
+                }
+            } else if let Some(place) = self.joined.iter().position(|joined| joined.pid == pid) {
+                let joined = self.joined.swap_remove(place);
+                self.answer(joined.asker, &Answer::ExecExited(code), Vec::new());
+            }
+        }
+    }
+
+    fn tell(&mut self, answer: &Answer) {
+        for connection in &mut self.connections {
+            connection.say(0, answer, Vec::new());
+        }
+    }
+
+    fn stop(&mut self, asker: Option<Asker>) {
+        self.stopping.get_or_insert_default().extend(asker);
+        let pids =
+            self.running.iter().map(|running| running.pid).chain(self.joined.iter().map(|joined| joined.pid));
+        for pid in pids {
+            // It may have ended already.
+            let _ = kernel::kill(pid, SIGKILL);
+        }
+    }
+}
+
+/// Starts a process; what it runs reports on `status` and never returns.
+fn spawn(
+    namespaces: u64,
+    processes: Option<OwnedFd>,
+    own_processes: &OwnedFd,
+    status: &OwnedFd,
+    run: impl FnOnce(&OwnedFd) -> Never,
+) -> Result<i32, String> {
+    if let Some(processes) = &processes {
+        kernel::enter(processes, CLONE_NEWPID).during(|| "entering the process namespace".to_owned())?;
+    }
+    let forked = kernel::fork(namespaces);
+    if let Ok(0) = forked {
+        let Err(error) = run(status);
+        child::report(status, error.as_bytes(), &[]);
+        kernel::exit(1);
+    }
+    if processes.is_some() {
+        kernel::enter(own_processes, CLONE_NEWPID).during(|| "leaving the process namespace".to_owned())?;
+    }
+    forked.during(|| "starting a process".to_owned())
+}
+
+fn dial(port: u16) -> io::Result<OwnedFd> {
+    let connect = |address: SocketAddr| TcpStream::connect_timeout(&address, DIAL);
+    let stream = connect((Ipv4Addr::LOCALHOST, port).into()).or_else(|error| {
+        // The first answer is the one that people expect to see.
+        connect((Ipv6Addr::LOCALHOST, port).into()).map_err(|_| error)
+    })?;
+    stream.set_nonblocking(true)?;
+    Ok(stream.into())
+}

@@ -1,0 +1,228 @@
+//! A container or process that was started: its streams, and what is told about it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::child::{Streams, While};
+use crate::kernel;
+use crate::log::{self, Output};
+use crate::wire::{Container, Exit};
+
+/// Who asked for something: the connection, and the number of the request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) connection: u64,
+    pub(crate) number: u32,
+}
+
+/// A start that has not come out yet.
+pub(crate) struct Starting {
+    pub(crate) asker: Asker,
+    status: OwnedFd,
+    terminal: Option<OwnedFd>,
+}
+
+/// What is said along with a terminal; everything else that is said is why the start failed.
+pub(crate) const TERMINAL: &[u8] = b"terminal";
+
+/// How a start came out.
+pub(crate) enum Outcome {
+    Pending,
+    Started(Option<OwnedFd>),
+    Failed(String),
+}
+
+impl Starting {
+    pub(crate) fn new(asker: Asker, status: OwnedFd) -> Starting {
+        Starting { asker, status, terminal: None }
+    }
+
+    pub(crate) fn awaited(&self) -> kernel::Awaited {
+        kernel::awaited(&self.status, kernel::POLLIN)
+    }
+
+    pub(crate) fn outcome(&mut self) -> Outcome {
+        let mut text = [0; 4096];
+        loop {
+            let mut passed = Vec::new();
+            let received = kernel::receive(self.status.as_fd(), &mut text, &mut passed);
+            self.terminal = passed.pop().or(self.terminal.take());
+            match received {
+                Ok(0) => return Outcome::Started(self.terminal.take()),
+                // A terminal came along; how it goes on is still to be told.
+                Ok(length) if text[..length] == *TERMINAL => {}
+                Ok(length) => return Outcome::Failed(String::from_utf8_lossy(&text[..length]).into_owned()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Pending,
+                Err(error) => return Outcome::Failed(error.to_string()),
+            }
+        }
+    }
+}
+
+/// A process that joined a container.
+pub(crate) struct Joined {
+    pub(crate) pid: i32,
+    pub(crate) asker: Asker,
+    pub(crate) starting: Option<Starting>,
+}
+
+/// A container that was started and has not ended.
+pub(crate) struct Running {
+    pub(crate) id: String,
+    pub(crate) pid: i32,
+    pub(crate) starting: Option<Starting>,
+    pub(crate) cgroups: Vec<String>,
+    outputs: Vec<Output>,
+    /// Where to write its input: a pipe, or the terminal.
+    input: Option<OwnedFd>,
+    input_once: bool,
+    has_terminal: bool,
+    log: Option<File>,
+    log_path: String,
+    folder: String,
+    cgroup_folders: Vec<String>,
+    oom_counter: (String, String),
+}
+
+impl Running {
+    /// Makes its streams; the other ends are the process'.
+    pub(crate) fn prepare(plan: &Container) -> Result<(Running, Streams), String> {
+        let log = match plan.log.as_str() {
+            "" => None,
+            path => Some(log::open(path).during(|| format!("opening the log {path:?}"))?),
+        };
+        let mut running = Running {
+            id: plan.id.clone(),
+            pid: 0,
+            starting: None,
+            cgroups: plan.cgroups.clone(),
+            outputs: Vec::new(),
+            input: None,
+            input_once: plan.stdin_once,
+            has_terminal: plan.process.terminal,
+            log,
+            log_path: plan.log.clone(),
+            folder: plan.folder.clone(),
+            cgroup_folders: plan.cgroup_folders.clone(),
+            oom_counter: plan.oom_counter.clone(),
+        };
+        if plan.process.terminal {
+            return Ok((running, Streams::Terminal));
+        }
+        let pipe = || kernel::pipe().during(|| "making a pipe".to_owned());
+        let ((out, out_end), (err, err_end)) = (pipe()?, pipe()?);
+        running.outputs = vec![Output::new(out, "stdout"), Output::new(err, "stderr")];
+        let input_end = if plan.stdin {
+            let (input_end, input) = pipe()?;
+            running.input = Some(input);
+            input_end
+        } else {
+            File::open("/dev/null").map(OwnedFd::from).during(|| "opening /dev/null".to_owned())?
+        };
+        Ok((running, Streams::Pipes([input_end, out_end, err_end])))
+    }
+
+    /// It runs; with a terminal, this is its master.
+    pub(crate) fn started(&mut self, terminal: Option<OwnedFd>) -> io::Result<()> {
+        self.starting = None;
+        if let Some(terminal) = terminal {
+            self.outputs = vec![Output::new(terminal.try_clone()?, "stdout")];
+            self.input = Some(terminal);
+        }
+        let started = format!("{} {}\n", self.pid, now());
+        fs::write(format!("{}/started", self.folder), started)
+    }
+
+    /// Copies output from now on; what to write input to comes back, if there is an input.
+    pub(crate) fn attach(&mut self, sinks: [OwnedFd; 2]) -> io::Result<Option<OwnedFd>> {
+        for (output, sink) in self.outputs.iter_mut().zip(sinks) {
+            kernel::set_non_blocking(&sink)?;
+            output.attach(sink);
+        }
+        if self.input_once && !self.has_terminal {
+            return Ok(self.input.take());
+        }
+        self.input.as_ref().map(OwnedFd::try_clone).transpose()
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        if !self.has_terminal {
+            self.input = None;
+        }
+    }
+
+    pub(crate) fn reopen_log(&mut self) -> io::Result<()> {
+        if self.log.is_some() {
+            self.log = Some(log::open(&self.log_path)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn awaited(&self, to: &mut Vec<kernel::Awaited>) {
+        for output in &self.outputs {
+            to.extend(output.readable().map(|from| kernel::awaited(&from, kernel::POLLIN)));
+            to.extend(output.waiting_sinks().map(|sink| kernel::awaited(&sink, kernel::POLLOUT)));
+        }
+    }
+
+    /// Moves what can be moved; `ready` are the descriptors that can.
+    pub(crate) fn pump(&mut self, ready: &[i32]) {
+        let log = &mut self.log;
+        self.outputs.retain_mut(|output| {
+            if output.waiting_sinks().any(|sink| ready.contains(&sink)) {
+                output.retry_sinks();
+            }
+            match output.readable() {
+                Some(from) if ready.contains(&from) => output.pump(log.as_mut()),
+                _ => true,
+            }
+        });
+    }
+
+    /// It ended: whatever it left behind goes, its last words are logged, and its end is written down.
+    pub(crate) fn end(mut self, code: i32) -> Exit {
+        self.kill_leftovers();
+        for output in &mut self.outputs {
+            output.drain(self.log.as_mut());
+        }
+        let exit = Exit { code, out_of_memory: self.ran_out_of_memory(), at: now() };
+        let text = format!("{} {} {}\n", exit.code, u8::from(exit.out_of_memory), exit.at);
+        let (new, place) = (format!("{}/exit.new", self.folder), format!("{}/exit", self.folder));
+        // If the disk takes nothing, whoever listens is still told.
+        let _ = fs::write(&new, text).and_then(|()| fs::rename(new, place));
+        for folder in &self.cgroup_folders {
+            // What cannot go yet goes when the container is removed.
+            let _ = fs::remove_dir(folder);
+        }
+        exit
+    }
+
+    /// Processes that outlive the first one, because they share a process namespace.
+    fn kill_leftovers(&self) {
+        for file in &self.cgroups {
+            let mut text = String::new();
+            let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
+            if read.is_ok() {
+                for pid in text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &i32| pid > 0) {
+                    // It may have ended just now.
+                    let _ = kernel::kill(pid, kernel::SIGKILL);
+                }
+            }
+        }
+    }
+
+    fn ran_out_of_memory(&self) -> bool {
+        let (file, name) = &self.oom_counter;
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let count =
+            text.lines().find_map(|line| line.strip_prefix(name.as_str())?.trim().parse::<u64>().ok());
+        count.is_some_and(|count| count > 0)
+    }
+}
+
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,15 @@
+//! Waiting for what controllers do in their own time.
+
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Looks again until something is as it should be.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < DEADLINE, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
