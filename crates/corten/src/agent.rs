@@ -64,7 +64,7 @@ async fn open(
     clock: Clock,
 ) -> Result<Native, corten_container::Error> {
     Native::open(native::Options {
-        data_dir: data_dir.join("containers"),
+        data_dir: corten_container::folder(data_dir),
         network,
         registries: Registries::new(RegistriesConfig::default()),
         clock,
