@@ -114,6 +114,12 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
+        // Another of the same name may have come in its place.
+        if let Some(old) =
+            change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid))
+        {
+            taking.pods.drop_wish(&old.uid);
+        }
         if let Some(pod) = &change.new {
             Pods::want(&taking, Pod::new(pod.tree(), Source::Api));
         }
