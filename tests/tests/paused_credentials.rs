@@ -19,7 +19,8 @@ fn request(common_name: &str, signer: &str) -> Value {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
     params.distinguished_name.push(DnType::CommonName, common_name);
-    let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let key = KeyPair::generate().expect("keys can be made");
+    let pem = params.serialize_request(&key).and_then(|request| request.pem()).expect("a good request");
     value!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": "node-csr"},
@@ -30,12 +31,12 @@ fn request(common_name: &str, signer: &str) -> Value {
     })
 }
 
-fn secret(name: &str, kind: &str, more: Value) -> Value {
+fn secret(name: &str, kind: &str, more: &Value) -> Value {
     let mut secret = value!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": name, "namespace": "kube-system"}, "type": kind,
     });
-    for (key, part) in more.as_object().unwrap().iter() {
+    for (key, part) in more.as_object().expect("parts of a secret").iter() {
         secret.set(&[key], part.clone());
     }
     secret
@@ -86,7 +87,7 @@ fn secrets_are_filled_with_tokens_and_go_with_their_account() {
     }});
     cluster.create(
         &kinds::SECRETS,
-        &secret("builder-token", "kubernetes.io/service-account-token", annotations),
+        &secret("builder-token", "kubernetes.io/service-account-token", &annotations),
     );
     cluster.settle();
     let filled = cluster.get(&kinds::SECRETS, "kube-system", "builder-token").unwrap();
@@ -116,7 +117,8 @@ fn tokens_that_nobody_uses_are_marked_after_a_year_and_go_after_another() {
         "name": "old-token", "namespace": "kube-system",
         "annotations": {"kubernetes.io/service-account.name": "old"},
     }});
-    cluster.create(&kinds::SECRETS, &secret("old-token", "kubernetes.io/service-account-token", annotations));
+    cluster
+        .create(&kinds::SECRETS, &secret("old-token", "kubernetes.io/service-account-token", &annotations));
     let get = || cluster.get(&kinds::SECRETS, "kube-system", "old-token");
     let label = ["metadata", "labels", "kubernetes.io/legacy-token-invalid-since"];
     cluster.advance(365 * DAY);
@@ -142,7 +144,8 @@ fn cluster_info_is_signed_by_tokens_until_they_are_over() {
         "token-id": "abcdef", "token-secret": "0123456789abcdef",
         "usage-bootstrap-signing": "true", "expiration": (end.to_string()),
     }});
-    cluster.create(&kinds::SECRETS, &secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token", data));
+    cluster
+        .create(&kinds::SECRETS, &secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token", &data));
     let signature = || {
         let info = cluster.get(&kinds::CONFIG_MAPS, "kube-public", "cluster-info").unwrap();
         info.str_at(&["data", "jws-kubeconfig-abcdef"]).map(str::to_owned)

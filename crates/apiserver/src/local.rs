@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corten_api::Status;
+use corten_api::selector::FieldSelector;
 use corten_auth::{AUTHENTICATED, Attributes, Decision, User};
 use corten_client::{Error, EventStream, Transport, WatchEvent, WatchRequest};
 use futures_util::future::BoxFuture;
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use crate::authentication::Peer;
 use crate::cache::{Cache, Change};
 use crate::catalog::Served;
-use crate::object::Object;
+use crate::filter::Filter;
 use crate::{Running, Server, authorization, respond};
 
 /// Events taken from a cache in one go.
@@ -78,6 +79,7 @@ impl Local {
     fn follow(&self, request: &WatchRequest) -> Result<EventStream, Status> {
         let backend = &self.server.backend;
         let kind = &request.kind;
+        let selector = FieldSelector::parse(&kind.fields).map_err(|e| Status::bad_request(e.to_string()))?;
         let asked = Attributes {
             user: &self.user,
             verb: "watch",
@@ -88,7 +90,7 @@ impl Local {
             subresource: "",
             name: "",
             path: None,
-            field_selector: None,
+            field_selector: (!kind.fields.is_empty()).then_some(&selector),
             label_selector: None,
         };
         if let Decision::Deny(why) | Decision::NoOpinion(why) = authorization::authorize(backend, &asked) {
@@ -100,7 +102,7 @@ impl Local {
         let mut watcher = Watcher {
             progress: cache.progress(),
             stop: self.server.stop.clone(),
-            namespace: request.namespace.to_string(),
+            filter: Filter::new(&served, &request.namespace, "", &kind.fields)?,
             cursor: 0,
             ready: VecDeque::new(),
             served,
@@ -124,8 +126,7 @@ struct Watcher {
     cache: Arc<Cache>,
     progress: watch::Receiver<u64>,
     stop: watch::Receiver<bool>,
-    /// All if empty.
-    namespace: String,
+    filter: Filter,
     /// Everything up to here has been taken.
     cursor: u64,
     ready: VecDeque<WatchEvent>,
@@ -134,9 +135,10 @@ struct Watcher {
 impl Watcher {
     /// Starts with everything there is.
     fn begin(&mut self) {
-        let snapshot = self.cache.snapshot(&self.namespace, None);
+        let snapshot = self.cache.snapshot(&self.filter.namespace, None);
         self.cursor = snapshot.revision;
-        self.ready = snapshot.objects.iter().map(|o| WatchEvent::Present(self.text(&o.json))).collect();
+        let wanted = snapshot.objects.iter().filter(|object| self.filter.matches(object));
+        self.ready = wanted.map(|object| WatchEvent::Present(self.text(&object.json))).collect();
         let version = snapshot.revision.to_string();
         self.ready.push_back(WatchEvent::Bookmark { version, ends_initial: true });
     }
@@ -163,10 +165,8 @@ impl Watcher {
     async fn take(&mut self) -> Result<(), Status> {
         self.progress.mark_unchanged();
         let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
-        let wanted =
-            |object: &Object| self.namespace.is_empty() || object.namespace == self.namespace.as_str();
         for event in &events {
-            let Some(change) = event.seen_through(wanted) else { continue };
+            let Some(change) = event.seen_through(|object| self.filter.matches(object)) else { continue };
             let (_, text) = event.shown(change);
             let text = self.text(&text);
             self.ready.push_back(match change {

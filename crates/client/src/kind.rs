@@ -12,6 +12,8 @@ pub struct Kind {
     /// As objects say it.
     pub kind: Str,
     pub namespaced: bool,
+    /// Only those whose fields are so, such as `spec.nodeName=n1`; empty for all.
+    pub fields: Str,
 }
 
 impl Kind {
@@ -28,7 +30,14 @@ impl Kind {
             plural: Str::new_static(plural),
             kind: Str::new_static(kind),
             namespaced,
+            fields: Str::new_static(""),
         }
+    }
+
+    /// The part of a kind whose fields are so.
+    #[must_use]
+    pub fn with_fields(&self, fields: impl Into<Str>) -> Kind {
+        Kind { fields: fields.into(), ..self.clone() }
     }
 
     pub fn api_version(&self) -> String {
@@ -91,6 +100,7 @@ impl From<&Resource> for Kind {
             plural: resource.name.into(),
             kind: resource.kind.into(),
             namespaced: resource.namespaced,
+            fields: Str::default(),
         }
     }
 }

@@ -123,12 +123,15 @@ impl Transport for Remote {
 
 fn watch_path(request: &WatchRequest) -> String {
     let path = request.kind.collection(&request.namespace);
-    match request.after.as_str() {
-        "" => format!(
-            "{path}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-        ),
-        after => format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={after}"),
-    }
+    let from = match request.after.as_str() {
+        "" => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+        after => format!("resourceVersion={after}"),
+    };
+    let fields = match request.kind.fields.as_str() {
+        "" => String::new(),
+        fields => format!("&fieldSelector={}", fields.replace('=', "%3D").replace(',', "%2C")),
+    };
+    format!("{path}?watch=true&allowWatchBookmarks=true&{from}{fields}")
 }
 
 /// The frames of a watch, each a line, as events.

@@ -216,7 +216,7 @@ mod tests {
         let unused_since = at(NOW).checked_sub(PERIOD).unwrap();
         let secret = secret(created, used, invalid);
         let found = |account: Option<&Value>, mounted: &[&str]| {
-            let mounted = mounted.iter().map(|name| Str::new(name)).collect();
+            let mounted = mounted.iter().map(Str::new).collect();
             verdict(&secret, account, &mounted, unused_since, at(NOW))
         };
         assert_eq!(&found(Some(&account), &["other"]), expected);

@@ -1,5 +1,6 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
+mod agent;
 mod bench;
 mod component;
 mod controller_manager;
@@ -25,7 +26,7 @@ enum Command {
     /// Run a cluster on this machine.
     Server(Box<server::Args>),
     /// Run the controllers alone, against any Kubernetes.
-    ControllerManager(controller_manager::Args),
+    ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
     /// Import, export, list, remove and pull images.
@@ -39,7 +40,7 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
-        Command::ControllerManager(args) => controller_manager::run(args),
+        Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),

@@ -57,7 +57,7 @@ pub struct Probed {
 /// What is known besides the pod and its containers.
 pub trait Knowledge {
     /// What probes say of a running container.
-    fn probed(&self, container_id: &str) -> Probed;
+    fn probed(&self, container: &Container, status: &ContainerStatus) -> Probed;
     /// Whether a container was made from another definition than the pod's present one.
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool;
 }
@@ -183,7 +183,7 @@ impl Deciding<'_> {
             self.start(container);
             return false;
         }
-        let probed = self.known.probed(&status.id);
+        let probed = self.known.probed(container, status);
         let name = &container.name;
         if probed.startup_failed {
             self.replace(status, KillReason::Startup, format!("Init container {name} failed startup probe"));
@@ -240,7 +240,7 @@ impl Deciding<'_> {
 
     /// A main container that runs; true if it may go on.
     fn keep(&mut self, container: &Container, status: &ContainerStatus) -> bool {
-        let (name, probed) = (&container.name, self.known.probed(&status.id));
+        let (name, probed) = (&container.name, self.known.probed(container, status));
         let policy = container.restart_policy.unwrap_or_else(|| self.pod.restart_policy());
         let (reason, why, restart) = if self.known.changed(container, status) {
             (KillReason::Changed, format!("Container {name} definition changed"), true)

@@ -21,7 +21,7 @@ const BEST_EFFORT_OOM: i64 = 1000;
 
 /// How well a pod is served when there is not enough for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Qos {
+pub(crate) enum Qos {
     Guaranteed,
     Burstable,
     BestEffort,
@@ -29,7 +29,7 @@ pub enum Qos {
 
 impl Qos {
     /// As the API server found it.
-    pub fn of(pod: &Pod) -> Qos {
+    pub(crate) fn of(pod: &Pod) -> Qos {
         match pod.tree().str_at(&["status", "qosClass"]) {
             Some("Guaranteed") => Qos::Guaranteed,
             Some("Burstable") => Qos::Burstable,
@@ -38,7 +38,7 @@ impl Qos {
     }
 
     /// Where pods of this class have their cgroups, below the root of all pods.
-    pub fn cgroup(self) -> &'static str {
+    pub(crate) fn cgroup(self) -> &'static str {
         match self {
             Qos::Guaranteed => "",
             Qos::Burstable => "burstable",

@@ -50,7 +50,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    pub fn new(names: Vec<String>) -> Selection {
+    pub fn new(names: &[String]) -> Selection {
         Selection(names.iter().map(|name| name_of(name)).collect())
     }
 
@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn which_controllers_run() {
         let check = |names: &[&str], controller: &str, expected: bool| {
-            let selection = Selection::new(names.iter().map(|name| (*name).to_owned()).collect());
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let selection = Selection::new(&names);
             assert_eq!(selection.includes(controller), expected, "{names:?} {controller}");
         };
         check(&["*"], "job-controller", true);

@@ -43,13 +43,13 @@ pub(crate) struct Args {
     keys: KeyFlags,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let managing: Arc<OnceLock<Manager>> = Arc::default();
     let told = managing.clone();
     let metrics = Arc::new(move || told.get().map(Manager::metrics).unwrap_or_default());
     CONTROLLER_MANAGER.run(&args.flags, metrics, |ready| {
-        let options = options(&args, &ready)?;
-        let selection = Selection::new(args.controllers.clone());
+        let options = options(args, &ready)?;
+        let selection = Selection::new(&args.controllers);
         let client_for = client_for(&ready, args.use_service_account_credentials)?;
         let all = Manager::new(ready.client, client_for, ready.clock).only(selection);
         corten_controllers::start(managing.get_or_init(|| all), options);

@@ -1,0 +1,238 @@
+//! Sees to it that a container's image is here before the container is made.
+//!
+//! Who pulls, when, and how long one waits after a failure is decided here; how it is pulled is the runtime's part.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_base::Clock;
+use corten_container::{AuthConfig, Error, Image, ImageSpec, Images, PodSandboxConfig, Progress};
+use corten_reconcile::EventKind;
+use parking_lot::Mutex;
+
+use crate::backoff::Backoffs;
+use crate::events::Teller;
+use crate::pod::{Container, Pod};
+use crate::status::Waiting;
+
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+pub(crate) struct ImageManager {
+    images: Arc<dyn Images>,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+struct State {
+    waits: Backoffs,
+    /// Why the last pull failed, by what the wait is called.
+    failures: std::collections::HashMap<String, String>,
+}
+
+/// An image that is here.
+#[derive(Debug, Clone)]
+pub(crate) struct Present {
+    pub(crate) image: Image,
+    /// What the runtime wants it called.
+    pub(crate) reference: String,
+}
+
+/// When an image is pulled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    Always,
+    IfNotPresent,
+    Never,
+}
+
+impl Policy {
+    fn of(container: &Container) -> Policy {
+        match container.tree.str_at(&["imagePullPolicy"]) {
+            Some("Always") => Policy::Always,
+            Some("Never") => Policy::Never,
+            _ => Policy::IfNotPresent,
+        }
+    }
+}
+
+impl ImageManager {
+    pub(crate) fn new(images: Arc<dyn Images>, clock: Clock) -> ImageManager {
+        let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
+        let state = State { waits, failures: std::collections::HashMap::new() };
+        ImageManager { images, clock, state: Mutex::new(state) }
+    }
+
+    /// Forgets a pod that is gone.
+    pub(crate) fn forget(&self, uid: &str) {
+        let mut state = self.state.lock();
+        state.waits.forget(uid);
+        state.failures.retain(|key, _| !key.starts_with(uid));
+    }
+
+    /// Makes an image be here, or says why it is not.
+    pub(crate) async fn ensure(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        sandbox: &PodSandboxConfig,
+        credentials: &[AuthConfig],
+        teller: &Teller,
+    ) -> Result<Present, Waiting> {
+        let asked = container.image();
+        let spec = ImageSpec::new(with_tag(asked));
+        let policy = Policy::of(container);
+        let tell = |kind, reason, message: String| teller.of_container(container, kind, reason, message);
+        let found = match self.images.image_status(&spec).await {
+            Ok(found) => found,
+            Err(error) => {
+                let message = format!("Failed to inspect image {asked:?}: {error}");
+                tell(EventKind::Warning, "InspectFailed", message.clone());
+                return Err(waiting("ImageInspectError", message));
+            }
+        };
+        match found {
+            Some(image) if policy != Policy::Always => {
+                let message = format!(
+                    "Container image {asked:?} already present on machine and can be accessed by the pod"
+                );
+                tell(EventKind::Normal, "Pulled", message);
+                let reference = image.id.clone();
+                Ok(Present { image, reference })
+            }
+            None if policy == Policy::Never => {
+                let message = format!("Container image {asked:?} is not present with pull policy of Never");
+                tell(EventKind::Warning, "ErrImageNeverPull", message.clone());
+                Err(waiting("ErrImageNeverPull", message))
+            }
+            _ => self.pull(pod, asked, &spec, sandbox, credentials, &tell).await,
+        }
+    }
+
+    async fn pull(
+        &self,
+        pod: &Pod,
+        asked: &str,
+        spec: &ImageSpec,
+        sandbox: &PodSandboxConfig,
+        credentials: &[AuthConfig],
+        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
+    ) -> Result<Present, Waiting> {
+        let key = format!("{}_{asked}", pod.uid());
+        if let Some(message) = self.waits(&key, asked) {
+            tell(EventKind::Normal, "BackOff", format!("Back-off pulling image {asked:?}"));
+            return Err(waiting("ImagePullBackOff", message));
+        }
+        tell(EventKind::Normal, "Pulling", format!("Pulling image {asked:?}"));
+        let began = self.clock.now();
+        match self.pull_with_any(spec, sandbox, credentials).await {
+            Ok(present) => {
+                let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
+                let took = went(took);
+                let size = present.image.size;
+                let message = format!(
+                    "Successfully pulled image {asked:?} in {took} ({took} including waiting). Image size: {size} bytes."
+                );
+                tell(EventKind::Normal, "Pulled", message);
+                Ok(present)
+            }
+            Err(error) => {
+                tell(EventKind::Warning, "Failed", format!("Failed to pull image {asked:?}: {error}"));
+                let (reason, message) = failure(asked, &error);
+                let now = self.clock.now();
+                let mut state = self.state.lock();
+                state.waits.grow(&key, now, now);
+                state.failures.insert(key, format!("{reason}: {message}"));
+                Err(waiting(reason, message))
+            }
+        }
+    }
+
+    /// Why an image is not pulled just yet.
+    fn waits(&self, key: &str, asked: &str) -> Option<String> {
+        let state = self.state.lock();
+        state.waits.wait(key, state.waits.updated(key)?, self.clock.now())?;
+        let message = format!("Back-off pulling image {asked:?}");
+        Some(match state.failures.get(key) {
+            Some(failure) => format!("{message}: {failure}"),
+            None => message,
+        })
+    }
+
+    /// Tries each of the credentials; without any, none.
+    async fn pull_with_any(
+        &self,
+        spec: &ImageSpec,
+        sandbox: &PodSandboxConfig,
+        credentials: &[AuthConfig],
+    ) -> Result<Present, Error> {
+        let tried = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
+        let mut last = Error::Internal("no credentials were tried".to_owned());
+        for auth in tried {
+            match self.images.pull_image(spec, auth, Some(sandbox), &Progress::ignored()).await {
+                Ok(reference) => {
+                    let found = self.images.image_status(&ImageSpec::new(reference.clone())).await?;
+                    return Ok(Present { image: found.unwrap_or_default(), reference });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+fn waiting(reason: &str, message: String) -> Waiting {
+    Waiting { reason: reason.to_owned(), message }
+}
+
+fn failure(image: &str, error: &Error) -> (&'static str, String) {
+    match error {
+        Error::RegistryUnavailable(why) => {
+            let what = "because the registry is unavailable";
+            ("RegistryUnavailable", format!("image pull failed for {image} {what}: {why}"))
+        }
+        Error::SignatureValidationFailed(why) => {
+            let what = "because the signature validation failed";
+            ("SignatureValidationFailed", format!("image pull failed for {image} {what}: {why}"))
+        }
+        other => ("ErrImagePull", other.to_string()),
+    }
+}
+
+/// A name without a tag or digest means the latest.
+fn with_tag(image: &str) -> String {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    if name.contains([':', '@']) || image.contains('@') {
+        image.to_owned()
+    } else {
+        format!("{image}:latest")
+    }
+}
+
+/// A duration as Go prints it, to the millisecond.
+fn went(took: Duration) -> String {
+    let milliseconds = took.as_millis();
+    match milliseconds {
+        0..1000 => format!("{milliseconds}ms"),
+        _ => format!("{}s", (milliseconds as f64) / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_a_tag_mean_the_latest() {
+        let cases = [
+            ("busybox", "busybox:latest"),
+            ("busybox:1", "busybox:1"),
+            ("registry:5000/a", "registry:5000/a:latest"),
+            ("registry:5000/a:1", "registry:5000/a:1"),
+            ("a@sha256:00", "a@sha256:00"),
+        ];
+        for (image, expected) in cases {
+            assert_eq!(with_tag(image), expected);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a node's parts share: the runtime, the images, the API server, the clock.
+
+use std::sync::Arc;
+
+use corten_base::Clock;
+use corten_client::{Caches, Client, Kind};
+use corten_container::Runtime;
+use corten_reconcile::Recorder;
+
+use crate::config::NodeConfig;
+use crate::events::Teller;
+use crate::images::ImageManager;
+use crate::pod::Pod;
+use crate::pods::Pods;
+use crate::probes::Probes;
+use crate::statuses::Statuses;
+use crate::tokens::Tokens;
+use crate::volumes::Volumes;
+
+pub(crate) struct Machine {
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) images: ImageManager,
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Clock,
+    pub(crate) config: NodeConfig,
+    pub(crate) volumes: Volumes,
+    pub(crate) statuses: Statuses,
+    pub(crate) tokens: Tokens,
+    pub(crate) probes: Probes,
+    pub(crate) pods: Pods,
+    /// The node's own object, the only one it may see.
+    pub(crate) own_node: Kind,
+    /// The node's addresses, the primary one first.
+    pub(crate) host_ips: Vec<String>,
+    /// As container ids name the runtime.
+    pub(crate) runtime_name: String,
+}
+
+impl Machine {
+    pub(crate) fn teller(&self, pod: &Pod) -> Teller {
+        Teller::new(self.recorder.clone(), pod.clone())
+    }
+
+    /// Forgets a pod of which nothing is left.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.images.forget(uid);
+        self.statuses.forget(uid);
+        self.tokens.forget(uid);
+        self.pods.forget(uid);
+    }
+}

@@ -1,0 +1,198 @@
+//! The node itself: its object, its lease and what it reports about the machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_api::{Value, meta, time, value};
+use corten_client::{Error, Key, Patch, kinds};
+use corten_container::RuntimeStatus;
+use jiff::Timestamp;
+
+use crate::machine::Machine;
+
+/// How often the lease is renewed, and how long it lasts.
+const BEAT: Duration = Duration::from_secs(10);
+const LEASE_SECONDS: i64 = 40;
+/// After so many beats the node reports although nothing changed: five minutes.
+const BEATS_PER_REPORT: u64 = 30;
+const LEASES: &str = "kube-node-lease";
+const MAX_PODS: &str = "110";
+const VERSION: &str = "v1.37.0";
+
+/// Registers the node, then renews its lease and reports, for good.
+pub(crate) async fn beat(machine: Arc<Machine>) {
+    let clock = machine.clock.clone();
+    while let Err(error) = register(&machine).await {
+        tracing::warn!(%error, "the node could not be registered");
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+    let mut last = Value::Null;
+    for beat in 1u64.. {
+        clock.sleep(BEAT).await;
+        let result = async {
+            renew(&machine).await?;
+            let conditions = conditions(&machine).await;
+            if beat.is_multiple_of(BEATS_PER_REPORT) || conditions != last {
+                report(&machine).await?;
+                last = conditions;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = result.await {
+            tracing::warn!(%error, "the node could not report");
+        }
+    }
+}
+
+fn key(machine: &Machine) -> Key {
+    Key::new("", machine.config.node_name.as_str())
+}
+
+async fn register(machine: &Machine) -> Result<(), Error> {
+    let name = &machine.config.node_name;
+    let mut node = kinds::NODES.new_object("", name);
+    let arch = architecture();
+    node.set(
+        &["metadata", "labels"],
+        value!({
+            "kubernetes.io/hostname": (name.as_str()), "kubernetes.io/os": "linux", "kubernetes.io/arch": (arch),
+            "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": (arch),
+        }),
+    );
+    node.set(&["status"], status(machine, &Value::Null).await);
+    let node = match machine.client.create(&kinds::NODES, &node).await {
+        Err(error) if error.already_exists() => machine.client.get(&kinds::NODES, &key(machine)).await?,
+        node => node?,
+    };
+    report(machine).await?;
+    let mut lease = kinds::LEASES.new_object(LEASES, name);
+    lease.set(
+        &["metadata", "ownerReferences"],
+        value!([{"apiVersion": "v1", "kind": "Node", "name": (name.as_str()), "uid": (meta::uid(&node))}]),
+    );
+    let now = time::format_micro(machine.clock.now());
+    lease.set(
+        &["spec"],
+        value!({"holderIdentity": (name.as_str()), "leaseDurationSeconds": (LEASE_SECONDS), "renewTime": (now)}),
+    );
+    match machine.client.create(&kinds::LEASES, &lease).await {
+        Err(error) if error.already_exists() => renew(machine).await,
+        result => result.map(drop),
+    }
+}
+
+async fn renew(machine: &Machine) -> Result<(), Error> {
+    let now = time::format_micro(machine.clock.now());
+    let patch = Patch::Merge(value!({"spec": {"renewTime": (now)}}));
+    let lease = Key::new(LEASES, machine.config.node_name.as_str());
+    machine.client.patch(&kinds::LEASES, &lease, &patch, "").await.map(drop)
+}
+
+async fn report(machine: &Machine) -> Result<(), Error> {
+    let node = machine.client.get(&kinds::NODES, &key(machine)).await?;
+    let patch = Patch::Strategic(value!({"status": (status(machine, &node).await)}));
+    machine.client.patch(&kinds::NODES, &key(machine), &patch, "status").await.map(drop)
+}
+
+async fn status(machine: &Machine, node: &Value) -> Value {
+    let capacity = value!({
+        "cpu": (cpus().to_string()), "memory": (format!("{}Ki", machine.config.memory / 1024)), "pods": (MAX_PODS),
+        "ephemeral-storage": (format!("{}Ki", disk_kilobytes())),
+    });
+    let version = machine.runtime.version().await.unwrap_or_default();
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let mut addresses: Vec<Value> =
+        machine.host_ips.iter().map(|ip| value!({"type": "InternalIP", "address": (ip.as_str())})).collect();
+    addresses.push(value!({"type": "Hostname", "address": (machine.config.node_name.as_str())}));
+    let now = machine.clock.now();
+    let conditions: Vec<Value> = match conditions(machine).await {
+        Value::Array(list) => list.iter().map(|condition| dated(condition, node, now)).collect(),
+        _ => Vec::new(),
+    };
+    value!({
+        "capacity": (capacity.clone()), "allocatable": (capacity), "addresses": (addresses),
+        "conditions": (conditions),
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "architecture": (architecture()), "operatingSystem": "linux", "osImage": (os_name()),
+            "kernelVersion": (text("/proc/sys/kernel/osrelease")), "machineID": (text("/etc/machine-id")),
+            "systemUUID": (text("/sys/class/dmi/id/product_uuid")),
+            "bootID": (text("/proc/sys/kernel/random/boot_id")), "kubeletVersion": (VERSION), "kubeProxyVersion": "",
+            "containerRuntimeVersion": (format!("{}://{}", version.runtime_name, version.runtime_version)),
+        },
+    })
+}
+
+/// What holds of the node, without times.
+async fn conditions(machine: &Machine) -> Value {
+    let said = |kind: &str, status: &str, reason: &str, message: &str| value!({"type": (kind), "status": (status), "reason": (reason), "message": (message)});
+    let ready = match machine.runtime.status().await {
+        Err(error) => {
+            said("Ready", "False", "KubeletNotReady", &format!("container runtime is down: {error}"))
+        }
+        Ok(status) => {
+            let unready = [RuntimeStatus::RUNTIME_READY, RuntimeStatus::NETWORK_READY]
+                .into_iter()
+                .filter_map(|kind| status.condition(kind))
+                .find(|condition| !condition.status);
+            match unready {
+                Some(condition) => said("Ready", "False", "KubeletNotReady", &condition.message),
+                None => said("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            }
+        }
+    };
+    value!([
+        (said(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available"
+        )),
+        (said("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")),
+        (said("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available")),
+        (ready)
+    ])
+}
+
+/// A condition with its times: when it was said, and since when it holds.
+fn dated(condition: &Value, node: &Value, now: Timestamp) -> Value {
+    let kind = condition.str_at(&["type"]);
+    let before = node.items_at(&["status", "conditions"]).iter().find(|c| c.str_at(&["type"]) == kind);
+    let same = before.filter(|c| c.str_at(&["status"]) == condition.str_at(&["status"]));
+    let since = same.and_then(|c| c.str_at(&["lastTransitionTime"]).map(str::to_owned));
+    let mut dated = condition.clone();
+    dated.set(&["lastHeartbeatTime"], time::format(now));
+    dated.set(&["lastTransitionTime"], since.unwrap_or_else(|| time::format(now).to_string()));
+    dated
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// All the memory of the machine, in bytes.
+pub(crate) fn memory() -> i64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<i64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+fn disk_kilobytes() -> u64 {
+    rustix::fs::statvfs(Path::new("/")).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024)
+}
+
+fn os_name() -> String {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.unwrap_or("Linux").trim_matches('"').to_owned()
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}

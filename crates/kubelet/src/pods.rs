@@ -1,0 +1,73 @@
+//! The pods of this node: one worker each, told of whatever concerns it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use corten_container::ContainerEvent;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::machine::Machine;
+use crate::observed::Observed;
+use crate::pod::Pod;
+use crate::worker::{Orders, Worker};
+
+#[derive(Default)]
+pub(crate) struct Pods(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    workers: HashMap<String, Arc<Orders>>,
+    /// Whose sandbox is whose: events only name sandboxes.
+    sandboxes: HashMap<String, String>,
+}
+
+impl Pods {
+    /// Takes in a pod as somebody wants it now; whoever is new gets a worker.
+    pub(crate) fn want(machine: &Arc<Machine>, pod: Pod) {
+        let mut state = machine.pods.0.lock();
+        if let Some(orders) = state.workers.get(pod.uid()) {
+            *orders.pod.lock() = pod;
+            orders.changed.notify_one();
+            return;
+        }
+        let uid = pod.uid().to_owned();
+        let orders = Arc::new(Orders { pod: Mutex::new(pod), changed: Notify::new() });
+        state.workers.insert(uid, orders.clone());
+        tokio::spawn(Worker::new(machine.clone(), orders).run());
+    }
+
+    /// Remembers which sandboxes are a pod's.
+    pub(crate) fn runs_in(&self, pod: &Pod, observed: &Observed) {
+        let mut state = self.0.lock();
+        for sandbox in &observed.sandboxes {
+            state.sandboxes.insert(sandbox.id.clone(), pod.uid().to_owned());
+        }
+    }
+
+    /// Something happened to a container.
+    pub(crate) fn told(&self, event: &ContainerEvent) {
+        let state = self.0.lock();
+        let uid = state.sandboxes.get(&event.pod_sandbox_id);
+        if let Some(orders) = uid.and_then(|uid| state.workers.get(uid)) {
+            orders.changed.notify_one();
+        }
+    }
+
+    /// Everybody looks again.
+    pub(crate) fn wake_all(&self) {
+        for orders in self.0.lock().workers.values() {
+            orders.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn uids(&self) -> Vec<String> {
+        self.0.lock().workers.keys().cloned().collect()
+    }
+
+    pub(crate) fn forget(&self, uid: &str) {
+        let mut state = self.0.lock();
+        state.workers.remove(uid);
+        state.sandboxes.retain(|_, owner| owner != uid);
+    }
+}

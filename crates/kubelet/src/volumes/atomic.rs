@@ -1,0 +1,113 @@
+//! Files that change all at once: each set of them is in a directory of its own, and one link says which it is.
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A file: what is in it, and who may read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    pub(super) mode: u32,
+}
+
+/// Files by their paths within a volume.
+pub(super) type Files = BTreeMap<String, Content>;
+
+const DATA: &str = "..data";
+const NEXT: &str = "..data_tmp";
+
+/// Makes a volume hold these files and no others. Nothing is touched if it does already.
+pub(super) fn write(volume: &Path, files: &Files) -> io::Result<()> {
+    std::fs::create_dir_all(volume)?;
+    std::fs::set_permissions(volume, Permissions::from_mode(0o777))?;
+    let current = std::fs::read_link(volume.join(DATA)).ok();
+    if current.as_ref().is_some_and(|set| holds(&volume.join(set), files)) {
+        return Ok(());
+    }
+    let set = new_set(volume, files)?;
+    let next = volume.join(NEXT);
+    let _ = std::fs::remove_file(&next);
+    symlink(&set, &next)?;
+    std::fs::rename(&next, volume.join(DATA))?;
+    let shown: std::collections::BTreeSet<&str> =
+        files.keys().filter_map(|path| path.split('/').next()).collect();
+    for name in &shown {
+        let link = volume.join(name);
+        if !link.is_symlink() {
+            symlink(Path::new(DATA).join(name), &link)?;
+        }
+    }
+    for entry in std::fs::read_dir(volume)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("..") && !shown.contains(name.as_str()) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    match current {
+        Some(old) => std::fs::remove_dir_all(volume.join(old)),
+        None => Ok(()),
+    }
+}
+
+/// A directory with the files; its name, which nothing else has.
+fn new_set(volume: &Path, files: &Files) -> io::Result<PathBuf> {
+    let stamp = jiff::Timestamp::now().as_nanosecond();
+    let name = PathBuf::from(format!("..{stamp}"));
+    let directory = volume.join(&name);
+    std::fs::create_dir(&directory)?;
+    std::fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
+    for (path, content) in files {
+        let path = directory.join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(&path, &content.bytes)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(content.mode))?;
+    }
+    Ok(name)
+}
+
+/// Whether a directory holds exactly these files.
+fn holds(set: &Path, files: &Files) -> bool {
+    let same = |(path, content): (&String, &Content)| {
+        let path = set.join(path);
+        let mode = std::fs::metadata(&path).map(|m| m.permissions().mode() & 0o777);
+        std::fs::read(&path).is_ok_and(|bytes| bytes == content.bytes)
+            && mode.is_ok_and(|mode| mode & 0o700 == content.mode & 0o700)
+    };
+    count(set) == files.len() && files.iter().all(same)
+}
+
+fn count(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(entries: &[(&str, &str)]) -> Files {
+        let content = |text: &str| Content { bytes: text.into(), mode: 0o644 };
+        entries.iter().map(|(path, text)| ((*path).to_owned(), content(text))).collect()
+    }
+
+    #[test]
+    fn a_volume_changes_at_one_stroke() {
+        let volume = std::env::temp_dir().join(format!("corten-atomic-{}", std::process::id()));
+        let read = |path: &str| std::fs::read_to_string(volume.join(path)).ok();
+        write(&volume, &files(&[("a", "1"), ("dir/b", "2")])).unwrap();
+        assert_eq!((read("a"), read("dir/b")), (Some("1".into()), Some("2".into())));
+        let first = std::fs::read_link(volume.join(DATA)).unwrap();
+        write(&volume, &files(&[("a", "1"), ("dir/b", "2")])).unwrap();
+        assert_eq!(std::fs::read_link(volume.join(DATA)).unwrap(), first, "nothing changed");
+        write(&volume, &files(&[("a", "3"), ("c", "4")])).unwrap();
+        assert_eq!((read("a"), read("c"), read("dir/b")), (Some("3".into()), Some("4".into()), None));
+        assert!(!volume.join(&first).exists(), "what was before is gone");
+        std::fs::remove_dir_all(&volume).unwrap();
+    }
+}

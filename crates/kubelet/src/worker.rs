@@ -1,0 +1,330 @@
+//! One pod: brought to run, kept running, ended. One task for each.
+//!
+//! A pod is *running* until it is deleted, evicted, out of time or over; then it is *ending* until nothing of it
+//! runs any more; then it is *ended*, and what it had is taken away. It never goes back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_container::{AuthConfig, ContainerState, ContainerStatus};
+use corten_reconcile::EventKind;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use crate::actions::{self, Actions, Knowledge, Probed};
+use crate::backoff::Backoffs;
+use crate::config::sandbox_config;
+use crate::kill::{self, Ending};
+use crate::machine::Machine;
+use crate::names;
+use crate::observe::observe;
+use crate::observed::{Observed, Sandbox};
+use crate::pod::{Container, HostNamespace, Pod};
+use crate::start::{self, Surroundings};
+use crate::status::{self, Ended, Known, Readiness, Waiting};
+
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// A pod that nothing happens to is looked at this often all the same.
+const RESYNC: Duration = Duration::from_secs(60);
+/// After something failed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What a worker is told from outside.
+pub(crate) struct Orders {
+    pub(crate) pod: parking_lot::Mutex<Pod>,
+    /// Something happened to the pod, or to what it has.
+    pub(crate) changed: Notify,
+}
+
+pub(crate) struct Worker {
+    machine: Arc<Machine>,
+    orders: Arc<Orders>,
+    waits: Backoffs,
+    waiting: HashMap<String, Waiting>,
+    ended: Option<Ended>,
+}
+
+/// How a look at a pod ended.
+enum Next {
+    /// Look again when something happens, or after this long.
+    After(Duration),
+    /// Nothing is left to do.
+    Gone,
+}
+
+/// What one look at a pod has found.
+struct Look {
+    pod: Pod,
+    observed: Observed,
+    now: Timestamp,
+}
+
+impl Worker {
+    pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
+        let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None }
+    }
+
+    /// Works until nothing of the pod is left.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let wait = match self.look().await {
+                Ok(Next::Gone) => return,
+                Ok(Next::After(wait)) => wait,
+                Err(error) => {
+                    let pod = self.orders.pod.lock().key().clone();
+                    tracing::warn!(%pod, error, "a pod could not be brought on");
+                    RETRY
+                }
+            };
+            let clock = self.machine.clock.clone();
+            let _ = clock.timeout(wait, self.orders.changed.notified()).await;
+        }
+    }
+
+    async fn look(&mut self) -> Result<Next, String> {
+        let pod = self.orders.pod.lock().clone();
+        let machine = self.machine.clone();
+        let observed = observe(machine.runtime.as_ref(), pod.uid()).await.map_err(|e| e.to_string())?;
+        machine.pods.runs_in(&pod, &observed);
+        machine.probes.follow(&machine, &pod, &observed, &self.orders);
+        let mut look = Look { pod, observed, now: machine.clock.now() };
+        self.expire(&look);
+        let over = matches!(look.pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
+        if look.pod.deleted_at().is_some() || self.ended.is_some() || over {
+            return self.end(&mut look).await;
+        }
+        self.bring_on(&mut look).await
+    }
+
+    /// A pod may say how long it is to run at most.
+    fn expire(&mut self, look: &Look) {
+        let Some(left) = time_left(look) else { return };
+        if left.is_zero() && self.ended.is_none() {
+            let message = "Pod was active on the node longer than the specified deadline";
+            self.machine.teller(&look.pod).normal("DeadlineExceeded", message);
+            self.ended = Some(Ended { reason: "DeadlineExceeded".into(), message: message.into() });
+        }
+    }
+
+    /// Ends what runs, tells how it ended, and takes away what is left.
+    async fn end(&mut self, look: &mut Look) -> Result<Next, String> {
+        let machine = self.machine.clone();
+        if look.observed.is_alive() {
+            self.tell(look, false).await?;
+            kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+            look.observed =
+                observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+        }
+        self.tell(look, true).await?;
+        if look.pod.deleted_at().is_none() {
+            return Ok(Next::After(RESYNC));
+        }
+        for sandbox in &look.observed.sandboxes {
+            machine.runtime.remove_pod_sandbox(&sandbox.id).await.map_err(|e| e.to_string())?;
+        }
+        machine.volumes.remove(look.pod.uid()).map_err(|e| e.to_string())?;
+        machine.statuses.release(&machine, &look.pod).await.map_err(|e| e.to_string())?;
+        machine.forget(look.pod.uid());
+        Ok(Next::Gone)
+    }
+
+    /// Does what has to be done for a pod that is to run.
+    async fn bring_on(&mut self, look: &mut Look) -> Result<Next, String> {
+        let machine = self.machine.clone();
+        let mut todo = actions::actions(&look.pod, &look.observed, self);
+        if todo.kill_pod && todo.create_sandbox.is_none() {
+            // Everything it has to do is done.
+            if look.observed.is_alive() {
+                self.tell(look, false).await?;
+                kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+                look.observed =
+                    observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+            }
+            self.tell(look, true).await?;
+            return Ok(Next::After(RESYNC));
+        }
+        let wait = self.hold_back(look, &mut todo);
+        self.tell(look, false).await?;
+        let failed = self.act(look, &todo).await?;
+        let idle = todo.kill.is_empty() && todo.start.is_empty() && todo.create_sandbox.is_none();
+        if !idle {
+            // What has just been done is told at once.
+            look.observed =
+                observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+            machine.pods.runs_in(&look.pod, &look.observed);
+            machine.probes.follow(&machine, &look.pod, &look.observed, &self.orders);
+            self.tell(look, false).await?;
+        }
+        let soonest = [wait, failed.then_some(RETRY), time_left(look)].into_iter().flatten().min();
+        Ok(Next::After(soonest.unwrap_or(RESYNC).min(RESYNC)))
+    }
+
+    /// Takes out what has to wait still; how long the first of it waits.
+    fn hold_back(&mut self, look: &Look, todo: &mut Actions) -> Option<Duration> {
+        let mut soonest: Option<Duration> = None;
+        let starting = std::mem::take(&mut todo.start);
+        for name in starting {
+            let over = look.observed.latest(&name).filter(|status| status.state == ContainerState::Exited);
+            let key = format!("{}_{name}", look.pod.uid());
+            let since = over.and_then(|status| status.finished_at);
+            let left = since.and_then(|since| self.waits.wait(&key, since, look.now));
+            let Some(left) = left else {
+                if let Some(since) = since {
+                    self.waits.grow(&key, since, look.now);
+                }
+                todo.start.push(name);
+                continue;
+            };
+            soonest = Some(soonest.map_or(left, |known| known.min(left)));
+            self.say_back_off(look, &name, &key);
+        }
+        soonest
+    }
+
+    fn say_back_off(&mut self, look: &Look, name: &str, key: &str) {
+        let pod = look.pod.described();
+        if let Some(container) = look.pod.container(name) {
+            let message = format!("Back-off restarting failed container {name} in pod {pod}");
+            self.machine.teller(&look.pod).of_container(container, EventKind::Warning, "BackOff", message);
+        }
+        let length = go_duration(self.waits.length(key));
+        let message = format!("back-off {length} restarting failed container={name} pod={pod}");
+        self.waiting.insert(name.to_owned(), Waiting { reason: "CrashLoopBackOff".into(), message });
+    }
+
+    /// Does it; true if something could not be done.
+    async fn act(&mut self, look: &mut Look, todo: &Actions) -> Result<bool, String> {
+        let machine = self.machine.clone();
+        let teller = machine.teller(&look.pod);
+        let pod_ip = look.observed.ips().first().cloned().unwrap_or_default();
+        if todo.kill_pod {
+            if todo.create_sandbox.as_ref().is_some_and(|sandbox| sandbox.replaces) {
+                teller.normal("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+            }
+            kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+        }
+        for kill in &todo.kill {
+            let Ok(status) = machine.runtime.container_status(&kill.id).await else { continue };
+            let ending = Ending { message: &kill.message, reason: Some(kill.reason), grace: None };
+            kill::container(&machine, &look.pod, &status, &pod_ip, ending)
+                .await
+                .map_err(|e| e.to_string())?;
+        }
+        if todo.start.is_empty() && todo.create_sandbox.is_none() {
+            return Ok(false);
+        }
+        let mounted = match machine.volumes.mount(&machine, &look.pod).await {
+            Ok(mounted) => mounted,
+            Err(why) => {
+                teller.warning("FailedMount", why);
+                return Ok(true);
+            }
+        };
+        if let Some(sandbox) = &todo.create_sandbox {
+            let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
+            if let Err(error) = machine.runtime.run_pod_sandbox(&config, "").await {
+                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
+                return Ok(true);
+            }
+            look.observed =
+                observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+            machine.pods.runs_in(&look.pod, &look.observed);
+        }
+        self.start_all(look, todo, &mounted).await
+    }
+
+    async fn start_all(
+        &mut self,
+        look: &Look,
+        todo: &Actions,
+        mounted: &crate::volumes::Mounted,
+    ) -> Result<bool, String> {
+        let machine = self.machine.clone();
+        let host_network = look.pod.uses_host(HostNamespace::Network);
+        let Sandbox::Ready { id, attempt } = look.observed.sandbox(host_network) else { return Ok(true) };
+        let config = sandbox_config(&look.pod, attempt, &machine.config);
+        let credentials: Vec<AuthConfig> = crate::credentials::of_pod(&machine, &look.pod).await;
+        let pod_ips = look.observed.ips().to_vec();
+        let mut failed = false;
+        for name in &todo.start {
+            let Some(container) = look.pod.container(name) else { continue };
+            let around = Surroundings {
+                sandbox_id: &id,
+                sandbox: &config,
+                pod_ips: &pod_ips,
+                observed: &look.observed,
+                mounted,
+                credentials: &credentials,
+            };
+            match start::start(&machine, &look.pod, container, &around).await {
+                Ok(()) => drop(self.waiting.remove(name)),
+                Err(waiting) => {
+                    self.waiting.insert(name.clone(), waiting);
+                    failed = true;
+                }
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Tells the API server how the pod is. `over` once nothing of it will run again.
+    async fn tell(&self, look: &Look, over: bool) -> Result<(), String> {
+        let probed = look.observed.running().map(|status| {
+            let readiness = self.readiness(&look.pod, status);
+            (status.id.clone(), readiness)
+        });
+        let known = Known {
+            waiting: self.waiting.clone(),
+            probed: probed.collect(),
+            host_ips: self.machine.host_ips.clone(),
+            runtime: self.machine.runtime_name.clone(),
+            ended: self.ended.clone(),
+        };
+        let status = status::status(&look.pod, &look.observed, &known, over, look.now);
+        let told = self.machine.statuses.tell(&self.machine, &look.pod, &status).await;
+        told.map_err(|e| e.to_string())
+    }
+
+    /// What probes say of a running container; one without probes is as ready as it runs.
+    fn readiness(&self, pod: &Pod, status: &ContainerStatus) -> Readiness {
+        let probes = |name: &str| {
+            pod.container(&status.metadata.name).is_some_and(|container| container.tree.get(name).is_some())
+        };
+        let known = self.machine.probes.of(&status.id);
+        let started = !probes("startupProbe") || known.started == Some(true);
+        Readiness { started, ready: started && (!probes("readinessProbe") || known.ready) }
+    }
+}
+
+impl Knowledge for Worker {
+    fn probed(&self, container: &Container, status: &ContainerStatus) -> Probed {
+        let known = self.machine.probes.of(&status.id);
+        let asks = container.tree.get("startupProbe").is_some();
+        Probed {
+            started: if asks { known.started } else { Some(true) },
+            startup_failed: known.startup_failed,
+            liveness_failed: known.liveness_failed,
+        }
+    }
+
+    fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
+        names::is_changed(container, status)
+    }
+}
+
+/// How long a pod may still run, if it says so.
+fn time_left(look: &Look) -> Option<Duration> {
+    let limit = look.pod.tree().int_at(&["spec", "activeDeadlineSeconds"])?;
+    let started: Timestamp = look.pod.tree().str_at(&["status", "startTime"])?.parse().ok()?;
+    let end = started + Duration::from_secs(u64::try_from(limit).unwrap_or(0));
+    Some(Duration::try_from(end.duration_since(look.now)).unwrap_or(Duration::ZERO))
+}
+
+/// Whole seconds as Go prints them: `10s`, `1m20s`, `5m0s`.
+fn go_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
