@@ -22,7 +22,7 @@ mod tests {
     }
 
     impl Containerd {
-        async fn start() -> Containerd {
+        fn start() -> Containerd {
             let folder = tempfile::tempdir().unwrap();
             let config = format!(
                 r#"version = 2
@@ -129,7 +129,7 @@ restrict_oom_score_adj = true
 
     #[tokio::test]
     async fn containerd_does_what_it_is_asked() {
-        let containerd = Containerd::start().await;
+        let containerd = Containerd::start();
         let remote = Remote::new(&format!("unix://{}", containerd.socket().display()));
         assert_eq!(remote.version().await.unwrap().runtime_name, "containerd");
         let status = Runtime::status(&remote).await.unwrap();

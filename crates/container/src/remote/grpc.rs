@@ -123,18 +123,18 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(code: &str, message: &str, expected: Result<(), Error>) {
+    fn check(code: &str, message: &str, expected: &Result<()>) {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", code.parse().unwrap());
         trailers.insert("grpc-message", message.parse().unwrap());
-        assert_eq!(status(&trailers), expected);
+        assert_eq!(status(&trailers), *expected);
     }
 
     #[test]
     fn codes_are_told_apart() {
-        check("0", "", Ok(()));
-        check("5", "no %22x%22 here", Err(Error::NotFound("no \"x\" here".to_owned())));
-        check("2", "100%", Err(Error::Internal("100%".to_owned())));
+        check("0", "", &Ok(()));
+        check("5", "no %22x%22 here", &Err(Error::NotFound("no \"x\" here".to_owned())));
+        check("2", "100%", &Err(Error::Internal("100%".to_owned())));
         assert!(matches!(status(&HeaderMap::new()), Err(Error::Unavailable(_))));
     }
 }
