@@ -10,6 +10,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
+    use corten_container::native::cgroup::Cgroups;
     use corten_container::remote::Remote;
     use corten_container::*;
 
@@ -77,7 +78,14 @@ restrict_oom_score_adj = true
         fn drop(&mut self) {
             let _ = self.process.kill();
             let _ = self.process.wait();
+            let _ = Cgroups::detect().and_then(|cgroups| cgroups.remove(&parent(self.folder.path())));
         }
+    }
+
+    /// The cgroup of everything in a test.
+    fn parent(folder: &Path) -> String {
+        let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
+        format!("/corten-test-{name}")
     }
 
     fn pod(folder: &Path) -> PodSandboxConfig {
@@ -90,6 +98,7 @@ restrict_oom_score_adj = true
         let labels: Map = [("app".to_owned(), "web".to_owned())].into();
         let log_directory = folder.join("logs").to_string_lossy().into_owned();
         let mut pod = PodSandboxConfig { metadata, log_directory, labels, ..PodSandboxConfig::default() };
+        pod.linux.cgroup_parent = parent(folder);
         // There is no network plugin here.
         pod.linux.security_context.namespace_options = NamespaceOptions {
             network: NamespaceMode::Node,

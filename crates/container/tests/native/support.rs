@@ -131,6 +131,15 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// A test that failed leaves nothing running either.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Cgroups::detect().and_then(|cgroups| cgroups.remove(&self.parent));
+        }
+    }
+}
+
 async fn open(data_dir: &Path) -> Native {
     let options = Options {
         data_dir: data_dir.to_owned(),
