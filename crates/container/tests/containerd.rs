@@ -78,7 +78,10 @@ restrict_oom_score_adj = true
         fn drop(&mut self) {
             let _ = self.process.kill();
             let _ = self.process.wait();
-            let _ = Cgroups::detect().and_then(|cgroups| cgroups.remove(&parent(self.folder.path())));
+            // Where both versions are mounted, runc makes cgroups in both.
+            for cgroups in [Cgroups::detect().unwrap(), Cgroups::V2("/sys/fs/cgroup/unified".into())] {
+                let _ = cgroups.remove(&parent(self.folder.path()));
+            }
         }
     }
 
