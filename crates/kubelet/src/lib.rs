@@ -87,6 +87,7 @@ pub async fn run_and_serve(
     let version = parts.runtime.version().await?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
+    let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
     let root = options.root_dir.clone();
     let machine = Arc::new(Machine {
         images: images::ImageManager::new(parts.images, parts.clock.clone()),
@@ -111,12 +112,14 @@ pub async fn run_and_serve(
         tokens: tokens::Tokens::default(),
         probes: probes::Probes::default(),
         pods: Pods::default(),
+        own_node,
         host_ips: options.addresses,
         api_port: api.as_ref().map_or(0, server::Bound::port),
         runtime_name: version.runtime_name,
     });
     let _serves_with_this = api.map(|api| AbortOnDrop(tokio::spawn(api.serve(machine.clone()))));
     machine.caches.of(&kinds::SERVICES);
+    machine.caches.of(&machine.own_node);
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
