@@ -6,8 +6,14 @@ mod access;
 mod answer;
 mod listen;
 mod logs;
+mod port_forward;
 mod query;
 mod routes;
+mod session;
+mod sessions;
+mod spdy;
+mod spdy_session;
+mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -28,8 +28,7 @@ impl Writes {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let name = path.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let wanted =
-            WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ATTRIB;
+        let wanted = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ATTRIB;
         inotify::add_watch(&events, directory, wanted)?;
         // SAFETY: the descriptor is open, and owned by what is registered, so that it stays the same.
         let events = unsafe { AsyncFd::register(events) }.map_err(io::Error::from)?;

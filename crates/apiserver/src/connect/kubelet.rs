@@ -98,7 +98,8 @@ fn address(node: &Value) -> Result<(String, u16), String> {
         found.find_map(|address| address.str_at(&["address"]).filter(|text| !text.is_empty()))
     };
     let host = PREFERRED.into_iter().find_map(of);
-    let host = host.ok_or_else(|| format!("no preferred addresses found; known addresses: {:?}", kinds(node)))?;
+    let host =
+        host.ok_or_else(|| format!("no preferred addresses found; known addresses: {:?}", kinds(node)))?;
     let port = node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
     let port = port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT);
     Ok((host.to_owned(), u16::try_from(port).map_err(|_| format!("invalid port {port}"))?))

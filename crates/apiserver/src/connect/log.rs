@@ -68,9 +68,16 @@ async fn refused(name: &str, code: u16, body: Incoming) -> Status {
     match code {
         500 => Status::internal(text),
         400 => Status::bad_request(text),
-        404 => Status { message: format!("the server could not find the requested resource ( pods/log {name})"), ..Status::not_found("", "pods/log", name) },
-        401 => Status::unauthorized(),
-        code => Status { code, ..Status::unexplained(text) },
+        404 => {
+            let mut status = Status::not_found("", "pods/log", name);
+            status.message = format!("the server could not find the requested resource ( pods/log {name})");
+            status
+        }
+        code => {
+            let mut status = Status::unexplained(text);
+            status.code = code;
+            status
+        }
     }
 }
 

@@ -86,8 +86,8 @@ type Found = Result<Backend, Status>;
 
 fn of_pod(call: &Call) -> Found {
     let asked = &*call.at.name;
-    let target = Target::parse(asked)
-        .ok_or_else(|| Status::bad_request(format!("invalid pod request {asked:?}")))?;
+    let target =
+        Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid pod request {asked:?}")))?;
     let pod = object(call, target.name)?;
     let ip = pod.str_at(&["status", "podIP"]).unwrap_or_default();
     if !is_allowed(ip) {
@@ -110,7 +110,10 @@ fn first_port(pod: &Value) -> Option<u16> {
 fn is_allowed(ip: &str) -> bool {
     match ip.parse::<std::net::IpAddr>() {
         Ok(std::net::IpAddr::V4(ip)) => {
-            !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast() && !ip.is_unspecified()
+            !ip.is_loopback()
+                && !ip.is_link_local()
+                && !ip.is_multicast()
+                && !ip.is_unspecified()
                 && !ip.is_broadcast()
         }
         Ok(std::net::IpAddr::V6(ip)) => {
@@ -151,7 +154,8 @@ fn service_port(service: &Value, asked: &str) -> Option<String> {
         ("", _) => ports.iter().map(name).find(String::is_empty),
         _ => {
             let number = asked.parse::<i64>().ok();
-            let is_it = |port: &&Value| name(port) == asked || (number.is_some() && port.int_at(&["port"]) == number);
+            let is_it =
+                |port: &&Value| name(port) == asked || (number.is_some() && port.int_at(&["port"]) == number);
             ports.iter().find(is_it).map(name)
         }
     }
@@ -184,8 +188,8 @@ fn ready_endpoints<'a>(
 
 fn of_node(call: &Call) -> Found {
     let asked = &*call.at.name;
-    let target = Target::parse(asked)
-        .ok_or_else(|| Status::bad_request(format!("invalid node request {asked:?}")))?;
+    let target =
+        Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid node request {asked:?}")))?;
     let kubelet = call.backend.kubelets.find(call, target.name, true)?;
     if target.port.is_empty() || target.port == kubelet.port.to_string() {
         return Ok(kubelet);
@@ -243,7 +247,9 @@ mod tests {
 
     #[test]
     fn some_addresses_are_nobodys_business() {
-        for (ip, allowed) in [("10.0.0.1", true), ("127.0.0.1", false), ("169.254.169.254", false), ("", false)] {
+        for (ip, allowed) in
+            [("10.0.0.1", true), ("127.0.0.1", false), ("169.254.169.254", false), ("", false)]
+        {
             assert_eq!(is_allowed(ip), allowed, "{ip}");
         }
     }

@@ -37,8 +37,11 @@ pub(super) async fn answer(call: &Call, parts: &Parts) -> Result<Answer, Status>
 /// What a session carries, as the kubelet is told.
 fn streams(query: &Query, command: bool) -> String {
     let named = [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")];
-    let mut out: Vec<String> =
-        named.into_iter().filter(|(asked, _)| query.flag(asked)).map(|(_, told)| format!("{told}=1")).collect();
+    let mut out: Vec<String> = named
+        .into_iter()
+        .filter(|(asked, _)| query.flag(asked))
+        .map(|(_, told)| format!("{told}=1"))
+        .collect();
     if command {
         out.extend(query.all("command").map(|word| format!("command={}", escaped(word))));
     }
@@ -73,7 +76,9 @@ mod tests {
 
     #[test]
     fn what_kubelets_are_told() {
-        let query = Query::parse(Some("stdin=true&stdout=1&stderr=false&tty=true&command=sh&command=-c&command=a%26b%20c"));
+        let query = Query::parse(Some(
+            "stdin=true&stdout=1&stderr=false&tty=true&command=sh&command=-c&command=a%26b%20c",
+        ));
         assert_eq!(streams(&query, true), "?input=1&output=1&tty=1&command=sh&command=-c&command=a%26b%20c");
         assert_eq!(streams(&query, false), "?input=1&output=1&tty=1");
         assert_eq!(streams(&Query::default(), true), "");

@@ -7,7 +7,9 @@ use hyper::body::Incoming;
 use super::access::{Peer, Refusal};
 use super::answer::{self, Answer};
 use super::query::{self, Query};
-use super::{Server, logs};
+use super::session::Work;
+use super::sessions::{self, Asked};
+use super::{Server, logs, port_forward};
 
 /// Answers one request; what is not allowed is not looked at.
 pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incoming>) -> Answer {
@@ -19,7 +21,8 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
     }
     let query = Query::parse(request.uri().query());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    match (request.method(), parts.as_slice()) {
+    let method = request.method().clone();
+    match (&method, parts.as_slice()) {
         (&Method::GET, ["healthz"]) => answer::text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => answer::tree(&pods(server)),
         (&Method::GET, ["configz"]) => answer::tree(&configuration(server)),
@@ -27,6 +30,24 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             logs::answer(server, namespace, pod, container, &query).await
         }
+        (
+            &Method::GET | &Method::POST,
+            ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container],
+        ) => {
+            let work = Work::Exec(query.all("command").map(str::to_owned).collect());
+            sessions::answer(server, Asked { namespace, pod, container, work }, &query, request).await
+        }
+        (
+            &Method::GET | &Method::POST,
+            ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container],
+        ) => {
+            let asked = Asked { namespace, pod, container, work: Work::Attach };
+            sessions::answer(server, asked, &query, request).await
+        }
+        (
+            &Method::GET | &Method::POST,
+            ["portForward", namespace, pod] | ["portForward", namespace, pod, _],
+        ) => port_forward::answer(server, namespace, pod, request).await,
         _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }

@@ -45,11 +45,13 @@ impl Reading {
         id: String,
         options: LogOptions,
     ) -> Result<Reading, String> {
-        let status = runtime.container_status(&id).await.map_err(|error| {
-            format!("failed to get container status {id:?}: {error}")
-        })?;
+        let status = runtime
+            .container_status(&id)
+            .await
+            .map_err(|error| format!("failed to get container status {id:?}: {error}"))?;
         let path = PathBuf::from(&status.log_path);
-        let failed = |what: &str, error: std::io::Error| format!("failed to {what} log file {path:?}: {error}");
+        let failed =
+            |what: &str, error: std::io::Error| format!("failed to {what} log file {path:?}: {error}");
         let mut file = std::fs::File::open(&path).map_err(|error| failed("open", error))?;
         let start = match options.tail_lines {
             Some(lines) => {

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn options() {
-        let read_all = read("follow=true&previous=1&timestamps=true&sinceSeconds=10&tailLines=0&limitBytes=5");
+        let read_all =
+            read("follow=true&previous=1&timestamps=true&sinceSeconds=10&tailLines=0&limitBytes=5");
         let expected = LogOptions {
             follow: true,
             previous: true,
