@@ -74,6 +74,17 @@ impl Pods {
         }
     }
 
+    /// Every pod as it was last wanted.
+    pub(crate) fn all(&self) -> Vec<Pod> {
+        self.0.lock().workers.values().map(|orders| orders.pod.lock().clone()).collect()
+    }
+
+    /// The pod of a name; of two, the one that is not on its way out.
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
+        let named = |pod: &Pod| pod.namespace() == namespace && pod.name() == name;
+        self.all().into_iter().filter(named).min_by_key(|pod| pod.deleted_at().is_some())
+    }
+
     pub(crate) fn uids(&self) -> Vec<String> {
         self.0.lock().workers.keys().cloned().collect()
     }
