@@ -23,7 +23,7 @@ mod unpack;
 pub use archive::Imported;
 pub use digest::Digest;
 pub use error::ImageError;
-pub use index::Record;
+pub use index::{Named, Record};
 pub use manifest::{Config, Descriptor, Index, Manifest, Platform, Process, media};
 pub use reference::Reference;
 pub use store::Store;

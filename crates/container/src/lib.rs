@@ -3,7 +3,10 @@
 //! [`Runtime`] and [`Images`] are the CRI's two services. Whoever runs pods holds an `Arc<dyn Runtime>` and an
 //! `Arc<dyn Images>` and never knows which leaf is behind them:
 //!
+//! - [`native`]: namespaces, cgroups and overlayfs of this machine, with nothing installed;
 //! - [`fake`]: everything happens in memory, when the test says so.
+//!
+//! [`image`] is what both the native runtime and `corten image` keep images in, [`registry`] where they come from.
 //!
 //! Types carry the CRI's names and meanings, in plain Rust: an absent message is an `Option` or a default, a
 //! time is a `Timestamp`, an enum is an enum. Windows has no place here.
@@ -60,6 +63,11 @@ pub mod native;
 pub mod registry;
 
 pub use cri::*;
+
+/// Where a node's images and containers are, within the data directory of everything.
+pub fn folder(data_dir: &std::path::Path) -> std::path::PathBuf {
+    data_dir.join("runtime")
+}
 
 /// Work that blocks, where it may.
 pub(crate) async fn blocking<T: Send + 'static>(

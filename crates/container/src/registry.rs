@@ -59,12 +59,12 @@ impl Registries {
             }
         }
         let cause = failure.unwrap_or_else(|| Error::Internal("no registry is configured".to_owned()));
-        Err(in_context(&reference, cause))
+        Err(in_context(&reference, &cause))
     }
 }
 
 /// The same failure, saying which image it is about.
-fn in_context(reference: &Reference, cause: Error) -> Error {
+fn in_context(reference: &Reference, cause: &Error) -> Error {
     let text = format!("failed to pull and unpack image \"{reference}\": {cause}");
     match cause {
         Error::NotFound(_) => Error::NotFound(text),

@@ -1,8 +1,10 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
+mod agent;
 mod bench;
 mod component;
 mod controller_manager;
+mod image;
 mod scheduler;
 mod server;
 
@@ -27,6 +29,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Import, export, list, remove and pull images.
+    Image(image::Args),
     /// Measure this machine and this build.
     Bench(bench::Args),
 }
@@ -38,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

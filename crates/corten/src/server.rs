@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::agent::{self, NodeOptions};
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
@@ -75,6 +76,15 @@ pub(crate) struct Args {
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
     #[arg(long)]
     default_local_storage_path: Option<PathBuf>,
+    /// What the node of this machine is called [default: the machine's own name].
+    #[arg(long)]
+    node_name: Option<String>,
+    /// Where pods ask for names.
+    #[arg(long, default_value = "10.96.0.10")]
+    cluster_dns: String,
+    /// The domain that the names of services end in.
+    #[arg(long, default_value = "cluster.local")]
+    cluster_domain: String,
     /// How many nodes to simulate: they exist only in the API, and their pods become ready or complete without
     /// running.
     #[arg(long, default_value_t = 0)]
@@ -103,6 +113,17 @@ pub(crate) struct Args {
 impl Args {
     fn runs(&self, part: &str) -> bool {
         !self.disable.iter().any(|disabled| disabled == part)
+    }
+
+    /// What the node of this process has to be told.
+    fn node_options(&self, address: IpAddr) -> NodeOptions {
+        NodeOptions {
+            name: self.node_name.clone().unwrap_or_else(agent::host_name),
+            address: address.to_string(),
+            data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
+            cluster_dns: self.cluster_dns.clone(),
+            cluster_domain: self.cluster_domain.clone(),
+        }
     }
 
     /// What controllers have to be told.
@@ -167,6 +188,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let controllers = args.controller_options(&pki)?;
+    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()));
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -201,6 +223,9 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         simulated_nodes: args.simulated_nodes,
     };
     let controllers = controller_manager::start(&running, parts);
+    if args.runs("agent") && args.simulated_nodes == 0 {
+        agent::start(&running, &controllers, node).await.context("starting the node")?;
+    }
     stop.wait().await;
     tracing::info!("stopping");
     drop(controllers);

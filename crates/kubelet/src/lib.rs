@@ -77,6 +77,7 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
     let version = parts.runtime.version().await?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
+    let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
     let root = options.root_dir.clone();
     let machine = Arc::new(Machine {
         images: images::ImageManager::new(parts.images, parts.clock.clone()),
@@ -101,10 +102,12 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
         tokens: tokens::Tokens::default(),
         probes: probes::Probes::default(),
         pods: Pods::default(),
+        own_node,
         host_ips: options.addresses,
         runtime_name: version.runtime_name,
     });
     machine.caches.of(&kinds::SERVICES);
+    machine.caches.of(&machine.own_node);
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use corten_base::Clock;
-use corten_client::{Caches, Client};
+use corten_client::{Caches, Client, Kind};
 use corten_container::Runtime;
 use corten_reconcile::Recorder;
 
@@ -30,6 +30,8 @@ pub(crate) struct Machine {
     pub(crate) tokens: Tokens,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
+    /// The node's own object, the only one it may see.
+    pub(crate) own_node: Kind,
     /// The node's addresses, the primary one first.
     pub(crate) host_ips: Vec<String>,
     /// As container ids name the runtime.

@@ -138,6 +138,7 @@ impl Worker {
         if todo.kill_pod && todo.create_sandbox.is_none() {
             // Everything it has to do is done.
             if look.observed.is_alive() {
+                self.tell(look, false).await?;
                 kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
                 look.observed =
                     observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;

@@ -38,5 +38,6 @@ pub fn start(manager: &Manager, identities: &Identities, options: Options) {
     let nodes: Arc<[_]> = (0..options.nodes).map(node).collect::<Vec<_>>().into();
     let placements = Arc::new(Placements::default());
     pods::start(manager, nodes.clone(), placements);
+    manager.spawn(nodes::register(nodes.clone(), manager.clock().clone()));
     manager.spawn(nodes::beat(nodes, manager.caches().clone(), manager.clock().clone()));
 }

@@ -174,14 +174,18 @@ pub(crate) fn is_ready(node: &Value) -> bool {
     conditions::is_true(node, "Ready")
 }
 
-/// Registers the nodes, then renews every lease and now and then reports.
-pub(crate) async fn beat(nodes: Arc<[Node]>, caches: Caches, clock: Clock) {
+/// Registers the nodes, one after another.
+pub(crate) async fn register(nodes: Arc<[Node]>, clock: Clock) {
     for node in nodes.iter() {
         while let Err(error) = node.register(clock.now()).await {
             tracing::warn!(node = %node.name, %error, "node could not be registered");
             clock.sleep(BEAT).await;
         }
     }
+}
+
+/// Renews the leases of all registered nodes, and now and then reports.
+pub(crate) async fn beat(nodes: Arc<[Node]>, caches: Caches, clock: Clock) {
     let known = caches.of(&kinds::NODES);
     for beat in 1u64.. {
         clock.sleep(BEAT).await;

@@ -89,6 +89,16 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        T::put(self, to);
+    }
+
+    fn get(from: &mut &[u8]) -> Option<Self> {
+        T::get(from).map(Box::new)
+    }
+}
+
 impl<A: Wire, B: Wire> Wire for (A, B) {
     fn put(&self, to: &mut Vec<u8>) {
         self.0.put(to);
@@ -296,9 +306,9 @@ choices! {
     /// What a supervisor is asked. Answers come under the same number, in any order.
     enum Request {
         /// Start a container. Answered when its process runs, or cannot.
-        1 Start(Container),
+        1 Start(Box<Container>),
         /// Run a process in a container; standard input, output and error come along, unless it has a terminal.
-        2 Exec((String, Process)),
+        2 Exec(Box<(String, Process)>),
         /// A signal to a container's first process.
         3 Signal((String, i32)),
         /// A signal to a process that `Exec` under this number started.
@@ -365,19 +375,66 @@ pub fn frame<T: Wire>(number: u32, message: &T) -> Vec<u8> {
     bytes
 }
 
-/// Takes the first frame off what was received. `Ok(None)` if it is not all there, `Err` if it makes no sense.
-pub fn take_frame<T: Wire>(received: &mut Vec<u8>) -> Result<Option<(u32, T)>, ()> {
+/// The other side makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Takes the first frame off what was received; `None` if it is not all there.
+pub fn take_frame<T: Wire>(received: &mut Vec<u8>) -> Result<Option<(u32, T)>, Malformed> {
     let Some(length) = received.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize) else {
         return Ok(None);
     };
     if length > LARGEST_FRAME {
-        return Err(());
+        return Err(Malformed);
     }
     let Some(mut body) = received.get(4..4 + length) else { return Ok(None) };
     let read = u32::get(&mut body).and_then(|number| Some((number, T::get(&mut body)?)));
     if read.is_none() || !body.is_empty() {
-        return Err(());
+        return Err(Malformed);
     }
     received.drain(..4 + length);
     Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Request {
+        let process =
+            Process { args: vec!["run".to_owned()], seccomp: vec![7, u64::MAX], ..Process::default() };
+        Request::Start(Box::new(Container {
+            id: "one".to_owned(),
+            processes: Processes::Target("two".to_owned()),
+            links: vec![("a".to_owned(), "b".to_owned())],
+            process,
+            ..Container::default()
+        }))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut received = frame(7, &start());
+        received.extend(frame(8, &Request::Dial(80)));
+        assert_eq!(take_frame(&mut received), Ok(Some((7, start()))));
+        assert_eq!(take_frame(&mut received), Ok(Some((8, Request::Dial(80)))));
+        assert_eq!(take_frame::<Request>(&mut received), Ok(None));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let whole = frame(7, &start());
+        for cut in 0..whole.len() {
+            assert_eq!(take_frame::<Request>(&mut whole[..cut].to_vec()), Ok(None), "cut at {cut}");
+        }
+        for damage in
+            [vec![255, 255, 255, 255], vec![5, 0, 0, 0, 1, 0, 0, 0, 99], vec![4, 0, 0, 0, 1, 0, 0, 0]]
+        {
+            assert_eq!(take_frame::<Request>(&mut damage.clone()), Err(Malformed), "{damage:?}");
+        }
+        let mut longer = frame(1, &Request::Dial(1));
+        longer[0] += 1;
+        longer.push(0);
+        assert_eq!(take_frame::<Request>(&mut longer), Err(Malformed));
+    }
 }

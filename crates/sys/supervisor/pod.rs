@@ -128,7 +128,7 @@ impl Pod {
         let mut passed = Vec::new();
         match request {
             Request::Start(plan) => return self.start(asker, &plan),
-            Request::Exec((id, process)) => return self.exec(asker, &id, &process),
+            Request::Exec(asked) => return self.exec(asker, &asked.0, &asked.1),
             Request::Stop(_) => {
                 self.stop(Some(asker));
                 return Ok(());
@@ -200,7 +200,7 @@ impl Pod {
         let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
         let node = &self.node_mounts;
         let run = |status: &OwnedFd| child::container(plan, streams, node, status);
-        running.pid = spawn(own, self.entrance_to(processes)?, &self.own_processes, &theirs, run)?;
+        running.pid = spawn(own, self.entrance_to(processes)?.as_ref(), &self.own_processes, &theirs, run)?;
         running.starting = Some(Starting::new(asker, status));
         self.running.push(running);
         Ok(())
@@ -217,7 +217,7 @@ impl Pod {
         let entrance = Entrance { mounts: open("mnt")?, cgroups: open("cgroup")?, cgroup_files };
         let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
         let run = |status: &OwnedFd| child::joiner(process, &entrance, streams, status);
-        let pid = spawn(0, self.entrance_to(Some(pid))?, &self.own_processes, &theirs, run)?;
+        let pid = spawn(0, self.entrance_to(Some(pid))?.as_ref(), &self.own_processes, &theirs, run)?;
         let starting = Some(Starting::new(asker, status));
         self.joined.push(Joined { pid, asker, starting });
         Ok(())
@@ -307,12 +307,12 @@ impl Pod {
 /// Starts a process; what it runs reports on `status` and never returns.
 fn spawn(
     namespaces: u64,
-    processes: Option<OwnedFd>,
+    processes: Option<&OwnedFd>,
     own_processes: &OwnedFd,
     status: &OwnedFd,
     run: impl FnOnce(&OwnedFd) -> Never,
 ) -> Result<i32, String> {
-    if let Some(processes) = &processes {
+    if let Some(processes) = processes {
         kernel::enter(processes, CLONE_NEWPID).during(|| "entering the process namespace".to_owned())?;
     }
     let forked = kernel::fork(namespaces);

@@ -89,11 +89,9 @@ impl Store {
         index: &Digest,
     ) -> Result<Vec<(Descriptor, Vec<Reference>)>, ImageError> {
         let index: Index = document(&self.content.read(index)?, "index.json")?;
-        for blob in index.manifests.iter().filter(|blob| !self.content.has(&blob.digest)) {
-            return Err(ImageError::Malformed(format!(
-                "the archive speaks of {} and does not hold it",
-                blob.digest
-            )));
+        if let Some(missing) = index.manifests.iter().find(|blob| !self.content.has(&blob.digest)) {
+            let text = format!("the archive speaks of {} and does not hold it", missing.digest);
+            return Err(ImageError::Malformed(text));
         }
         let saved = self.saved(files)?;
         let mut images = Vec::new();

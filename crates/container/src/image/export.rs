@@ -18,7 +18,8 @@ impl Store {
         let mut saved = Vec::new();
         let mut blobs = BTreeSet::new();
         for name in names {
-            let (record, tags, _) = self.find(name)?.ok_or_else(|| ImageError::NotFound(name.clone()))?;
+            let found = self.find(name)?.ok_or_else(|| ImageError::NotFound(name.clone()))?;
+            let Named { record, tags, .. } = found;
             let bytes = self.content.read(&record.manifest)?;
             let manifest: Manifest = document(&bytes, "the manifest")?;
             let asked = name.parse::<Reference>().ok().map(|name| name.to_string());

@@ -40,6 +40,14 @@ pub struct Record {
     pub process: Process,
 }
 
+/// An image and its names in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub record: Record,
+    pub tags: Vec<String>,
+    pub digests: Vec<String>,
+}
+
 /// The document's file, and what was last read from it.
 #[derive(Debug)]
 pub(super) struct IndexFile {
@@ -76,10 +84,10 @@ impl Known {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// The names of an image: tags, then digests.
-    pub(super) fn names_of(&self, id: &Digest) -> (Vec<String>, Vec<String>) {
-        let names = self.names.iter().filter(|(_, to)| *to == id).map(|(name, _)| name.clone());
-        names.partition(|name| !name.contains('@'))
+    pub(super) fn named(&self, image: &Record) -> Named {
+        let names = self.names.iter().filter(|(_, to)| **to == image.id).map(|(name, _)| name.clone());
+        let (tags, digests) = names.partition(|name| !name.contains('@'));
+        Named { record: image.clone(), tags, digests }
     }
 }
 

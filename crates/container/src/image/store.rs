@@ -34,25 +34,14 @@ impl Store {
         Ok(Store { root, content, index })
     }
 
-    /// Every image with its tags and digests.
-    pub fn images(&self) -> Result<Vec<(Record, Vec<String>, Vec<String>)>, ImageError> {
-        self.index.read(|known| {
-            let images = known.images.values();
-            images
-                .map(|image| (image.clone(), known.names_of(&image.id)))
-                .map(|(i, (t, d))| (i, t, d))
-                .collect()
-        })
+    /// Every image with its names.
+    pub fn images(&self) -> Result<Vec<Named>, ImageError> {
+        self.index.read(|known| known.images.values().map(|image| known.named(image)).collect())
     }
 
     /// An image by name, digest, id, or the beginning of an id.
-    pub fn find(&self, name: &str) -> Result<Option<(Record, Vec<String>, Vec<String>)>, ImageError> {
-        self.index.read(|known| {
-            known.find(name).map(|image| {
-                let (tags, digests) = known.names_of(&image.id);
-                (image.clone(), tags, digests)
-            })
-        })
+    pub fn find(&self, name: &str) -> Result<Option<Named>, ImageError> {
+        self.index.read(|known| known.find(name).map(|image| known.named(image)))
     }
 
     pub(crate) fn incoming(&self) -> Result<Incoming, ImageError> {
@@ -119,7 +108,7 @@ impl Store {
             let Some(image) = known.find(name).cloned() else {
                 return Err(ImageError::NotFound(name.to_owned()));
             };
-            let (tags, _) = known.names_of(&image.id);
+            let tags = known.named(&image).tags;
             Ok(!tags.iter().any(|tag| Some(tag) != tagged.as_ref())
                 || tagged.is_none_or(|t| !tags.contains(&t)))
         })?;

@@ -259,8 +259,8 @@ fn inherit_cpuset(parent: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn set(controller: &'static str, file: impl Into<String>, value: impl ToString) -> Setting {
-    Setting { controller, file: file.into(), value: value.to_string(), optional: false }
+fn set(controller: &'static str, file: impl Into<String>, value: impl std::fmt::Display) -> Setting {
+    Setting { controller, file: file.into(), value: format!("{value}"), optional: false }
 }
 
 fn settings_v1(resources: &LinuxContainerResources) -> Vec<Setting> {

@@ -11,6 +11,7 @@ use super::plan::container::{Inputs, plan};
 use super::plan::devices::{self, Rule};
 use super::plan::user::{self, Accounts};
 use super::*;
+use crate::image::Named;
 use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile};
 
 mod node;
@@ -62,7 +63,7 @@ impl Native {
         pod: &PodSandboxConfig,
     ) -> Result<ContainerRecord> {
         let name = &config.image.image;
-        let Some((image, _, digests)) = self.0.store.find(name)? else {
+        let Some(Named { record: image, digests, .. }) = self.0.store.find(name)? else {
             return Err(Error::NotFound(format!("failed to resolve image {name:?}: not found")));
         };
         let (root, layers) = self.0.store.layers_of(&image)?;
@@ -153,7 +154,7 @@ impl Native {
         let link = self.link(&record.sandbox_id)?;
         let (native, prepared) = (self.clone(), record.clone());
         let plan = blocking(move || native.prepare(&prepared)).await?;
-        match link.ask(&Request::Start(plan), &[]).await?.answer {
+        match link.ask(&Request::Start(Box::new(plan)), &[]).await?.answer {
             Answer::Done((pid, _)) => Ok(pid),
             other => Err(Error::Internal(format!("the supervisor answered {other:?}"))),
         }
@@ -184,7 +185,7 @@ impl Native {
     pub(super) fn plan_of(&self, record: &ContainerRecord) -> Result<(wire::Container, Vec<Rule>)> {
         let config = &record.config;
         let security = &config.linux.security_context;
-        let Some((image, _, _)) = self.0.store.find(&record.image_id.to_string())? else {
+        let Some(Named { record: image, .. }) = self.0.store.find(&record.image_id.to_string())? else {
             return Err(Error::NotFound(format!("image {} not found", record.image_id)));
         };
         let (root, layers) = self.0.store.layers_of(&image)?;
@@ -198,7 +199,7 @@ impl Native {
         let rules =
             devices::default_rules().into_iter().chain(given.iter().map(|(d, a)| devices::rule_for(d, a)));
         let rules = rules.collect();
-        let plan = plan(Inputs {
+        let plan = plan(&Inputs {
             id: &record.id,
             config,
             pod: &pod,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::stats::disk_usage;
 use super::*;
-use crate::image::Record;
+use crate::image::Named;
 use crate::{AuthConfig, FilesystemUsage, Image, ImageFsInfo, ImageSpec, Images, PodSandboxConfig, Progress};
 
 #[async_trait]
@@ -61,14 +61,15 @@ impl Images for Native {
     }
 }
 
-fn image((record, repo_tags, repo_digests): (Record, Vec<String>, Vec<String>)) -> Image {
+fn image(found: Named) -> Image {
+    let record = found.record;
     let user = record.process.user.split(':').next().unwrap_or_default().to_owned();
     let uid = user.parse::<i64>().ok();
     Image {
         spec: ImageSpec::new(record.id.to_string()),
         id: record.id.to_string(),
-        repo_tags,
-        repo_digests,
+        repo_tags: found.tags,
+        repo_digests: found.digests,
         size: record.size,
         username: if uid.is_some() { String::new() } else { user },
         uid,

@@ -177,7 +177,7 @@ impl Listener {
     async fn next(&mut self) -> io::Result<(u32, Reply)> {
         loop {
             let taken = wire::take_frame(&mut self.received);
-            match taken.map_err(|()| io::Error::other("the supervisor makes no sense"))? {
+            match taken.map_err(|wire::Malformed| io::Error::other("the supervisor makes no sense"))? {
                 Some((number, answer)) => {
                     // Bytes of several frames may arrive at once, and with them the descriptors of the last.
                     let count = if let Answer::Done((_, count)) = answer { usize::from(count) } else { 0 };

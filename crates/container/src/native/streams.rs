@@ -57,7 +57,7 @@ impl Native {
         let native = self.clone();
         let (plan, _) = blocking(move || native.plan_of(&record)).await?;
         let process = wire::Process { args: request.command.clone(), terminal: request.tty, ..plan.process };
-        let ask = Request::Exec((request.container_id.clone(), process));
+        let ask = Request::Exec(Box::new((request.container_id.clone(), process)));
         if request.tty {
             return self.exec_with_terminal(&link, &ask, request).await;
         }
@@ -65,13 +65,13 @@ impl Native {
         let (stdout, stdout_end) = output(request.stdout)?;
         let (stderr, stderr_end) = output(request.stderr)?;
         let mut replies = link.begin(&ask, &[stdin_end, stdout_end, stderr_end]).await?;
-        replies.next().await.map_err(exec_failed)?;
+        replies.next().await.map_err(|error| exec_failed(&error))?;
         Ok(Session { stdin, stdout, stderr, terminal: None, exit: Box::pin(Exec::new(link, replies).exit()) })
     }
 
     async fn exec_with_terminal(&self, link: &Link, ask: &Request, request: &ExecRequest) -> Result<Session> {
         let mut replies = link.begin(ask, &[]).await?;
-        let master = replies.next().await.map_err(exec_failed)?.passed.pop();
+        let master = replies.next().await.map_err(|error| exec_failed(&error))?.passed.pop();
         let master = master.ok_or_else(|| Error::Internal("no terminal came along".to_owned()))?;
         let master = Master::new(master).map_err(failed)?;
         Ok(Session {
@@ -145,7 +145,7 @@ impl Native {
 }
 
 /// Why a command did not run, as people know it.
-fn exec_failed(error: Error) -> Error {
+fn exec_failed(error: &Error) -> Error {
     Error::Internal(format!("failed to exec in container: unable to start container process: {error}"))
 }
 

@@ -1,7 +1,7 @@
 //! How registries are reached: mirrors, credentials and trust, by host.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -52,6 +52,15 @@ impl std::fmt::Debug for HostConfig {
 }
 
 impl RegistriesConfig {
+    /// Reads the file; `None` if there is none.
+    pub fn read(path: &Path) -> std::io::Result<Option<RegistriesConfig>> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        serde_saphyr::from_str(&text).map(Some).map_err(std::io::Error::other)
+    }
+
     /// Where to look for images of a registry, in order.
     pub(super) fn endpoints(&self, domain: &str) -> Vec<String> {
         let mirror = self.mirrors.get(domain).or_else(|| self.mirrors.get("*"));

@@ -1,6 +1,10 @@
 //! The native runtime with real containers. Needs root, and Debian's `busybox-static`.
 
+#[cfg(test)]
 mod lifecycle;
+#[cfg(test)]
 mod security;
+#[cfg(test)]
 mod streams;
+#[cfg(test)]
 mod support;

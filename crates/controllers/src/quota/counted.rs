@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use corten_api::{Str, Value};
 use corten_base::{Backoff, Clock};
-use corten_client::{Cache, Caches, Change, Client, Discovery, Key, Kind, Served, kinds};
-use corten_quota::{DeviceClasses, Item, Measure, Neighbours, is_counted};
+use corten_client::{Cache, Caches, Change, Client, Discovery, Key, Kind, Object, Served, kinds};
+use corten_quota::{DeviceClasses, Item, Measure, Neighbours, is_counted, resource_list};
 use corten_reconcile::Queue;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use super::QuotaView;
+use super::{Charge, QuotaView, SETTLE};
 
 const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
 /// Definitions change several times before they are served.
@@ -31,8 +31,8 @@ pub(super) struct Counted {
     /// Told when somebody wants to know, or what is known may no longer be true.
     asked: Notify,
     followed: Mutex<BTreeSet<Kind>>,
-    /// When quotas changed.
-    changed: Mutex<HashMap<Key, Timestamp>>,
+    /// What quotas were charged of late.
+    charges: Mutex<HashMap<Key, Vec<Charge>>>,
 }
 
 impl Counted {
@@ -44,7 +44,7 @@ impl Counted {
             discovery: RwLock::default(),
             asked: Notify::new(),
             followed: Mutex::default(),
-            changed: Mutex::default(),
+            charges: Mutex::default(),
         }
     }
 
@@ -54,16 +54,12 @@ impl Counted {
         let _ = self.queue.set(queue);
     }
 
-    /// Begins to take note of when quotas change, and of what else there may be to count.
+    /// Begins to take note of what quotas are charged, and of what else there may be to count.
     pub(super) fn listen(self: &Arc<Counted>) {
         let this = Arc::downgrade(self);
         self.caches.of(&kinds::RESOURCE_QUOTAS).subscribe(move |change| {
-            let Some(this) = this.upgrade() else { return };
-            let (key, now) = (change.object().key.clone(), this.clock.now());
-            let mut changed = this.changed.lock();
-            match &change.new {
-                Some(_) => drop(changed.insert(key, now)),
-                None => drop(changed.remove(&key)),
+            if let Some(this) = this.upgrade() {
+                this.note_charge(change);
             }
         });
         for kind in [&kinds::CUSTOM_RESOURCE_DEFINITIONS, &kinds::API_SERVICES] {
@@ -117,8 +113,23 @@ impl Counted {
         }
     }
 
-    pub(super) fn changed(&self, key: &Key) -> Option<Timestamp> {
-        self.changed.lock().get(key).copied()
+    /// Everything a quota says when it is first seen may have been charged just then.
+    fn note_charge(&self, change: &Change) {
+        let (key, at) = (&change.object().key, self.clock.now());
+        let mut charges = self.charges.lock();
+        let Some(new) = &change.new else {
+            charges.remove(key);
+            return;
+        };
+        let used = |quota: &Arc<Object>| resource_list::read(quota.tree().at(&["status", "used"]));
+        let before = change.old.as_ref().map(used).unwrap_or_default();
+        let known = charges.entry(key.clone()).or_default();
+        known.retain(|charge| !charge.left(at).is_zero());
+        known.push(Charge { at, amounts: resource_list::increase(&used(new), &before) });
+    }
+
+    pub(super) fn charges(&self, key: &Key) -> Vec<Charge> {
+        self.charges.lock().get(key).cloned().unwrap_or_default()
     }
 
     /// How to count what is limited, and where; `None` until the server's kinds are known.
@@ -186,7 +197,7 @@ impl Counted {
             let is_devices = matches!(measure, Measure::ResourceClaims(_));
             let limits = |quota: &QuotaView| is_devices || quota.limited.iter().any(|n| measure.knows(n));
             let concerned = quotas.iter().filter(|quota| limits(&quota.view::<QuotaView>()));
-            concerned.for_each(|quota| queue.add(quota.key.clone()));
+            concerned.for_each(|quota| queue.add_after(quota.key.clone(), SETTLE));
         }
     }
 }

@@ -4,8 +4,8 @@
 //! API server charges writes. Watches quotas, and of all other kinds those that some quota limits. Counts anew
 //! when a quota changes, when something is deleted or takes less, and every few minutes.
 //!
-//! The API server charges a write before it happens. So nothing is given back until a quota has been quiet for a
-//! moment: what was charged is there by then, or never will be. Creations are not looked at, as they are charged.
+//! The API server charges a write before it happens. So what was charged a moment ago is not given back yet: its
+//! object may still be on its way. Creations are not looked at, as they are charged.
 
 mod counted;
 #[cfg(test)]
@@ -27,7 +27,9 @@ use counted::Counted;
 
 const NAME: &str = "resourcequota-controller";
 /// How long a write takes at most from being charged to being seen.
-const QUIET: Duration = Duration::from_secs(1);
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// How long what is freed is collected: counting a large namespace is work.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// How quotas are kept.
 #[derive(Debug, Clone)]
@@ -69,6 +71,20 @@ impl View for QuotaView {
     }
 }
 
+/// A rise of what a quota says is used.
+#[derive(Debug, Clone)]
+struct Charge {
+    at: Timestamp,
+    amounts: ResourceList,
+}
+
+impl Charge {
+    /// How long what was charged may still be on its way.
+    fn left(&self, now: Timestamp) -> Duration {
+        UNDER_WAY.saturating_sub(Duration::try_from(now.duration_since(self.at)).unwrap_or_default())
+    }
+}
+
 struct Quotas {
     options: QuotaOptions,
     counted: Arc<Counted>,
@@ -81,8 +97,8 @@ struct World {
     quota: Option<Value>,
     /// Everything of the kinds it limits.
     objects: Vec<(Measure, Vec<Arc<Object>>)>,
-    /// When it was last seen to change.
-    changed: Option<Timestamp>,
+    /// What was charged to it of late, and when that was seen.
+    charges: Vec<Charge>,
     /// Whether some of what it limits has still to be seen.
     is_behind: bool,
 }
@@ -118,7 +134,7 @@ impl Controller for Quotas {
         World {
             quota: Some(object.tree()),
             objects: objects.collect(),
-            changed: self.counted.changed(key),
+            charges: self.counted.charges(key),
             is_behind,
         }
     }
@@ -138,23 +154,13 @@ impl World {
         if self.is_behind {
             return Plan::done().retry();
         }
-        let noise = self.changed.map_or(Duration::ZERO, |at| {
-            QUIET.saturating_sub(Duration::try_from(now.duration_since(at)).unwrap_or_default())
-        });
-        let is_quiet = noise.is_zero();
-        let again = Plan::done().again_after(if is_quiet { sync_period } else { noise });
+        let left = self.charges.iter().map(|charge| charge.left(now)).max().unwrap_or_default();
+        let again = Plan::done().again_after(if left.is_zero() { sync_period } else { left });
         let list = |path: [&str; 2]| resource_list::read(quota.at(&path));
-        let (hard, known) = (list(["spec", "hard"]), list(["status", "used"]));
-        let is_taken_up = is_equal(&hard, &list(["status", "hard"]));
-        let is_counted = hard.keys().eq(known.keys());
-        if is_taken_up && is_counted && !is_quiet {
-            return again;
-        }
+        let known = list(["status", "used"]);
         let mut used = usage(quota, &self.objects, now);
-        if !is_quiet {
-            give_nothing_back(&mut used, &known);
-        }
-        if is_taken_up && is_equal(&used, &known) {
+        keep_charges(&mut used, &known, &self.charges, now);
+        if is_equal(&list(["spec", "hard"]), &list(["status", "hard"])) && is_equal(&used, &known) {
             return again;
         }
         let mut object = quota.clone();
@@ -170,10 +176,20 @@ fn is_equal(a: &ResourceList, b: &ResourceList) -> bool {
         && a.iter().all(|(name, amount)| b.get(name).is_some_and(|b| b.quantity == amount.quantity))
 }
 
-fn give_nothing_back(used: &mut ResourceList, known: &ResourceList) {
-    let mut known = known.clone();
-    known.retain(|name, _| used.contains_key(name));
-    resource_list::raise(used, &known);
+/// Gives back only what nothing can be on its way for.
+fn keep_charges(used: &mut ResourceList, known: &ResourceList, charges: &[Charge], now: Timestamp) {
+    let mut under_way = ResourceList::new();
+    for charge in charges.iter().filter(|charge| !charge.left(now).is_zero()) {
+        resource_list::add(&mut under_way, &charge.amounts);
+    }
+    for (name, amount) in used.iter_mut() {
+        let Some(known) = known.get(name).filter(|known| known.quantity > amount.quantity) else { continue };
+        let mut most = amount.quantity;
+        if let Some(more) = under_way.get(name) {
+            most.add(more.quantity);
+        }
+        *amount = if most < known.quantity { most.into() } else { known.clone() };
+    }
 }
 
 /// How much of what a quota limits is used. What nobody can count stays as it was.

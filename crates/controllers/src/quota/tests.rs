@@ -43,7 +43,7 @@ fn objects(group: &str, resource: &str, trees: &[Value]) -> (Measure, Vec<Arc<Ob
 }
 
 fn world(quota: Value, objects: Vec<(Measure, Vec<Arc<Object>>)>) -> World {
-    World { quota: Some(quota), objects, changed: None, is_behind: false }
+    World { quota: Some(quota), objects, charges: Vec::new(), is_behind: false }
 }
 
 fn plan(world: &World) -> Plan {
@@ -182,21 +182,31 @@ fn what_nobody_can_count_stays() {
 }
 
 #[test]
-fn nothing_is_given_back_while_writes_are_under_way() {
-    let (hard, charged) = (r#"{"pods":"9"}"#, r#"{"pods":"3"}"#);
+fn what_may_be_under_way_is_not_given_back() {
+    let hard = r#"{"pods":"9"}"#;
     let one = || vec![objects("", "pods", &[pod("a", "1", "Running")])];
-    let charged_at = |milliseconds| {
-        let changed = at(0) - jiff::SignedDuration::from_millis(milliseconds);
-        World { changed: Some(changed), ..world(quota(hard, hard, charged), one()) }
+    let charge = |pods: &str, milliseconds| Charge {
+        at: at(0) - jiff::SignedDuration::from_millis(milliseconds),
+        amounts: resource_list::read(Some(&value!({"pods": pods}))),
     };
-    assert_eq!(used(&charged_at(300)), None);
-    assert_eq!(plan(&charged_at(300)).requeue_after, Some(Duration::from_millis(700)));
-    assert_eq!(used(&charged_at(1000)).as_deref(), Some(r#"{"pods":"1"}"#));
-    let mut other = charged_at(300);
-    other.quota = Some(quota(r#"{"pods":"7","secrets":"5"}"#, hard, charged));
+    // Three are charged, and one is there.
+    let charged = |charges| World { charges, ..world(quota(hard, hard, r#"{"pods":"3"}"#), one()) };
+    for (case, charges, expected) in [
+        ("none of late", vec![], Some("1")),
+        ("one of late", vec![charge("1", 300)], Some("2")),
+        ("both of late", vec![charge("1", 300), charge("1", 900)], None),
+        ("more than there are", vec![charge("7", 300)], None),
+        ("one long ago", vec![charge("1", 300), charge("1", 1000)], Some("2")),
+    ] {
+        let expected = expected.map(|count| format!(r#"{{"pods":"{count}"}}"#));
+        assert_eq!(used(&charged(charges)), expected, "{case}");
+    }
+    let later = plan(&charged(vec![charge("1", 900), charge("1", 300)]));
+    assert_eq!(later.requeue_after, Some(Duration::from_millis(700)), "when all is there");
+    let mut other = charged(vec![charge("2", 300)]);
+    other.quota = Some(quota(r#"{"pods":"7","secrets":"5"}"#, hard, r#"{"pods":"3"}"#));
     other.objects.push(objects("", "secrets", &[]));
     assert_eq!(used(&other).as_deref(), Some(r#"{"pods":"3","secrets":"0"}"#), "new limits do not wait");
-    assert_eq!(plan(&other).requeue_after, Some(Duration::from_millis(700)));
 }
 
 #[test]

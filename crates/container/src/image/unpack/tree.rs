@@ -185,9 +185,8 @@ impl Tree {
 /// Opens what is below a folder, without following any link on the way.
 fn open_beneath(folder: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    // The last part may still be a link, for those who only want to look at it.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    // The last part may be a link if the caller wants to look at it.
-    let resolve = if flags.contains(OFlags::PATH) { ResolveFlags::BENEATH } else { resolve };
     Ok(rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 

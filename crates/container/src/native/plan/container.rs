@@ -38,7 +38,7 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "/dev/ptmx"),
 ];
 
-pub(crate) fn plan(inputs: Inputs<'_>) -> Result<wire::Container> {
+pub(crate) fn plan(inputs: &Inputs<'_>) -> Result<wire::Container> {
     let security = &inputs.config.linux.security_context;
     let text = |path: &std::path::PathBuf| path.to_string_lossy().into_owned();
     let mut all_devices = devices::default_devices();
@@ -66,7 +66,7 @@ pub(crate) fn plan(inputs: Inputs<'_>) -> Result<wire::Container> {
             NamespaceMode::Node => wire::Processes::Node,
             NamespaceMode::Target => wire::Processes::Target(security.namespace_options.target_id.clone()),
         },
-        process: process(&inputs)?,
+        process: process(inputs)?,
         log: inputs.log.to_owned(),
         stdin: inputs.config.stdin,
         stdin_once: inputs.config.stdin_once,

@@ -75,8 +75,8 @@ fn binder() -> Binder {
     Binder { options: BinderOptions::default() }
 }
 
-fn plan(world: World) -> Plan {
-    binder().plan(&Key::default(), &world, at(0))
+fn plan(world: &World) -> Plan {
+    binder().plan(&Key::default(), world, at(0))
 }
 
 /// What a plan does and tells, in words.

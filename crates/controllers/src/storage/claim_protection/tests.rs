@@ -74,18 +74,15 @@ fn an_ephemeral_claim_goes_with_its_pod() {
     let owner = value!([{"controller": true, "uid": "pod"}]);
     made.set(&["metadata", "ownerReferences"], owner);
     let user = pod("one", value!({"name": "e", "ephemeral": {}}));
-    assert!(released(&[made.clone()], &[user.clone()]).is_empty());
-    assert_eq!(
-        released(&[held("p-e")], &[user.clone()]),
-        ["p-e"],
-        "a claim of the same name is not the pod's"
-    );
-    let mut gone = user;
+    let (made, user) = ([made], [user]);
+    assert!(released(&made, &user).is_empty());
+    assert_eq!(released(&[held("p-e")], &user), ["p-e"], "a claim of the same name is not the pod's");
+    let [mut gone] = user;
     gone.set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
     gone.set(&["metadata", "deletionGracePeriodSeconds"], 30);
-    assert!(released(&[made.clone()], &[gone.clone()]).is_empty());
+    assert!(released(&made, std::slice::from_ref(&gone)).is_empty());
     gone.set(&["metadata", "deletionGracePeriodSeconds"], 0);
-    assert_eq!(released(&[made], &[gone]), ["p-e"], "the node is done with it");
+    assert_eq!(released(&made, &[gone]), ["p-e"], "the node is done with it");
 }
 
 #[test]

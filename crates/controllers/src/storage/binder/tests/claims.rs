@@ -16,7 +16,7 @@ fn class(provisioner: &str, mode: &str) -> Option<Value> {
 }
 
 fn planned(world: ClaimWorld) -> Plan {
-    plan(World::Claim(Box::new(world)))
+    plan(&World::Claim(Box::new(world)))
 }
 
 /// What is done about a claim that asks for the volume `v`.
@@ -120,7 +120,7 @@ fn a_claim_may_wait_for_its_first_consumer() {
     let waits = |pods: &[&str]| ClaimWorld {
         class: class("example.com/disk", "WaitForFirstConsumer"),
         candidates: vec![cached(&with(volume("v"), &["spec", "storageClassName"], "gold"))],
-        waiting_pods: pods.iter().map(|pod| Str::new(pod)).collect(),
+        waiting_pods: pods.iter().map(Str::new).collect(),
         ..world(of_class("gold"))
     };
     for (pods, reason, told) in [

@@ -11,7 +11,7 @@ fn world(volume: Value, claim: Option<Value>) -> VolumeWorld {
 }
 
 fn planned(volume: Value, claim: Option<Value>) -> Plan {
-    plan(World::Volume(Box::new(world(volume, claim))))
+    plan(&World::Volume(Box::new(world(volume, claim))))
 }
 
 /// A volume whose claim is gone, with a way to be reclaimed.
@@ -65,7 +65,7 @@ fn the_server_is_asked_before_a_volume_is_released() {
         let mut seen = World::Volume(Box::new(world(volume.clone(), None)));
         binder().learn(&mut seen, "", answer);
         assert!(binder().ask(&seen).is_empty(), "it is asked once");
-        plan(seen)
+        plan(&seen)
     };
     assert!(learned(Ok(claim)).is_done(), "the cache was behind");
     assert_eq!(
@@ -115,7 +115,7 @@ fn what_cannot_be_reclaimed_fails_once() {
 #[test]
 fn a_used_volume_is_not_recycled() {
     let world = VolumeWorld { users: vec!["n/b".into(), "n/a".into()], ..world(orphan("Recycle"), None) };
-    let plan = plan(World::Volume(Box::new(world)));
+    let plan = plan(&World::Volume(Box::new(world)));
     assert_eq!(words(&plan), ["v is Released", "VolumeFailedRecycle"]);
     assert_eq!(plan.events[0].message, "Volume is used by pods: n/a,n/b");
 }
