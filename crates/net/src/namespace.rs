@@ -29,10 +29,11 @@ impl Namespace {
     /// Does something within the namespace and waits for it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
-            let inside = thread::Builder::new().name("net-namespace".to_owned()).spawn_scoped(scope, || {
-                move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?;
-                work()
-            })?;
+            let inside =
+                thread::Builder::new().name("net-namespace".to_owned()).spawn_scoped(scope, || {
+                    move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?;
+                    work()
+                })?;
             inside.join().unwrap_or_else(|_panic| Err(io::Error::other("the work in the namespace panicked")))
         })
     }

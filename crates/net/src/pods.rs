@@ -109,7 +109,11 @@ impl PodNetwork {
         state.disconnect(&link_name(sandbox))?;
         let had = state.records.get(sandbox).cloned();
         state.records.remove(sandbox)?;
-        if had.is_some_and(|had| !had.host_ports.is_empty()) { state.apply(&self.options.bridge) } else { Ok(()) }
+        if had.is_some_and(|had| !had.host_ports.is_empty()) {
+            state.apply(&self.options.bridge)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes the node what it shall be; the bridge.
@@ -156,7 +160,8 @@ impl State {
         let ipv6 = networks.iter().any(|network| !network.is_ipv4());
         let bridge = self.bridge(options).during(format!("making the bridge {name}"))?;
         namespace.run(|| host::let_pass(name, ipv6)).during("letting the node pass on its pods' packets")?;
-        let gateways: Vec<Cidr> = networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
+        let gateways: Vec<Cidr> =
+            networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
         self.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
         self.apply(name)?;
         Ok(bridge)
@@ -228,7 +233,8 @@ impl State {
         attachment: &Attachment,
     ) -> Result<()> {
         let name = &link_name(sandbox);
-        let has_end = Routing::open(pod).and_then(|mut pod| pod.link(INSIDE)).during("looking into the pod")?;
+        let has_end =
+            Routing::open(pod).and_then(|mut pod| pod.link(INSIDE)).during("looking into the pod")?;
         if has_end.is_none() {
             // The other end may be left from an attempt that was cut off, in a namespace that is gone.
             self.disconnect(name)?;

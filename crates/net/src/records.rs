@@ -135,7 +135,8 @@ impl Records {
         let of = |attachment: &Attachment| {
             let pods: Vec<IpAddr> = attachment.addresses.iter().map(Cidr::address).collect();
             let ports = attachment.host_ports.clone();
-            pods.into_iter().flat_map(move |pod| ports.clone().into_iter().filter_map(move |p| p.mapping(pod)))
+            pods.into_iter()
+                .flat_map(move |pod| ports.clone().into_iter().filter_map(move |p| p.mapping(pod)))
         };
         self.by_sandbox.values().flat_map(of).collect()
     }
@@ -179,7 +180,11 @@ impl Records {
 
     fn path(&self, sandbox: &str) -> Result<PathBuf> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if sandbox.is_empty() || sandbox.starts_with('.') || sandbox.len() > 200 || !sandbox.chars().all(plain) {
+        if sandbox.is_empty()
+            || sandbox.starts_with('.')
+            || sandbox.len() > 200
+            || !sandbox.chars().all(plain)
+        {
             return Err(Error::NotASandbox(sandbox.to_owned()));
         }
         Ok(self.folder.join(format!("{sandbox}{SUFFIX}")))

@@ -74,7 +74,8 @@ fn masquerade(table: &mut Transaction, model: &Model) {
     table.base_chain("leaving", "nat", Hook::Postrouting, SOURCE);
     for (id, ipv4) in [(1, true), (2, false)] {
         let (node, inside) = if ipv4 { ("node4", "inside4") } else { ("node6", "inside6") };
-        let of_family = |networks: &[Cidr]| networks.iter().copied().filter(|n| n.is_ipv4() == ipv4).collect();
+        let of_family =
+            |networks: &[Cidr]| networks.iter().copied().filter(|n| n.is_ipv4() == ipv4).collect();
         let own = merged(of_family(&model.node));
         let mut all: Vec<Cidr> = of_family(&model.others);
         all.extend(&own);

@@ -140,10 +140,7 @@ mod tests {
         let inner = Attributes::new().u8(1, 7);
         let written = Attributes::new().text(3, "eth0").nested(18, &inner).u32(4, 1500);
         let read: Vec<_> = attributes(&written.0).collect();
-        assert_eq!(
-            read,
-            [(3, &b"eth0\0"[..]), (18, &[5, 0, 1, 0, 7, 0, 0, 0]), (4, &1500u32.to_ne_bytes())]
-        );
+        assert_eq!(read, [(3, &b"eth0\0"[..]), (18, &[5, 0, 1, 0, 7, 0, 0, 0]), (4, &1500u32.to_ne_bytes())]);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size_force, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto,
+    socket_with,
 };
 
 use super::message::messages;

@@ -17,7 +17,7 @@ fn attaching_twice_changes_nothing() {
     let before = world.ports_of_bridge();
     assert_eq!(world.attach("a", &a, &[]), a_ips);
     assert_eq!(world.ports_of_bridge(), before);
-    assert_eq!(a.reaches(at(b_ips[0], on_b.port())), a_ips[0].to_string());
+    assert_eq!(a.reaches(at(&b_ips[0], on_b.port())), a_ips[0].to_string());
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_killed_process_loses_nothing() {
     assert_eq!(world.outside.reaches(at(NODE, 8080)), OUTSIDE);
     let (other, other_ips) = world.pod("other", &[]);
     assert_ne!(other_ips, web_ips);
-    assert_eq!(other.reaches(at(web_ips[0], 80)), other_ips[0].to_string());
+    assert_eq!(other.reaches(at(&web_ips[0], 80)), other_ips[0].to_string());
     let third = Place::new();
     let taken = world.network.attach("third", &third.path(), &[port(Protocol::Tcp, None, 8080, 80)]);
     assert!(taken.is_err(), "{taken:?}");
@@ -72,7 +72,9 @@ fn rules_and_pods_work_while_nobody_runs() {
 fn what_a_restarted_machine_remembers_is_given_back() {
     let world = World::new(&["10.244.1.0/29"]);
     let five = |world: &World, name: &str| -> Vec<_> {
-        (0..5).map(|n| world.pod(&format!("{name}-{n}"), &[port(Protocol::Tcp, None, 8000 + n, 80)])).collect()
+        (0..5)
+            .map(|n| world.pod(&format!("{name}-{n}"), &[port(Protocol::Tcp, None, 8000 + n, 80)]))
+            .collect()
     };
     let _old = five(&world, "old");
     let mut routing = world.node.routing();
@@ -113,7 +115,7 @@ fn an_attempt_that_was_cut_off_is_taken_up_in_a_new_namespace() {
     assert_eq!(world.attach("a", &second, &[]), ips, "the address is the sandbox's");
     assert!(first.routing().link("eth0").unwrap().is_none());
     let on_second = second.serve("0.0.0.0:0");
-    world.node.reaches(at(ips[0], on_second.port()));
+    world.node.reaches(at(&ips[0], on_second.port()));
 }
 
 #[test]

@@ -11,8 +11,8 @@ fn pods_reach_each_other_and_the_node_as_themselves() {
     let (b, b_ips) = world.pod("b", &[]);
     assert_eq!((a_ips[0].to_string(), b_ips[0].to_string()), ("10.244.1.2".into(), "10.244.1.3".into()));
     let on_b = b.serve("0.0.0.0:0");
-    assert_eq!(a.reaches(at(b_ips[0], on_b.port())), "10.244.1.2");
-    assert_eq!(world.node.reaches(at(b_ips[0], on_b.port())), "10.244.1.1");
+    assert_eq!(a.reaches(at(&b_ips[0], on_b.port())), "10.244.1.2");
+    assert_eq!(world.node.reaches(at(&b_ips[0], on_b.port())), "10.244.1.1");
     let on_node = world.node.serve("0.0.0.0:0");
     assert_eq!(a.reaches(at("10.244.1.1", on_node.port())), "10.244.1.2");
     assert_eq!(a.reaches(at(NODE, on_node.port())), "10.244.1.2");
@@ -27,7 +27,7 @@ fn what_leaves_the_cluster_is_sent_from_the_node() {
     assert_eq!(pod.reaches(at(OUTSIDE, on4.port())), NODE);
     assert_eq!(pod.reaches(at(OUTSIDE6, on6.port())), NODE6);
     let in_pod = pod.serve("0.0.0.0:0");
-    world.outside.does_not_reach(at(ips[0], in_pod.port()));
+    world.outside.does_not_reach(at(&ips[0], in_pod.port()));
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn both_families_work_side_by_side() {
     let (b, b_ips) = world.pod("b", &[]);
     assert_eq!(a_ips.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.244.1.2", "fd00:244:1::2"]);
     let (on4, on6) = (b.serve("0.0.0.0:0"), b.serve("[::]:0"));
-    assert_eq!(a.reaches(at(b_ips[0], on4.port())), "10.244.1.2");
-    assert_eq!(a.reaches(at(b_ips[1], on6.port())), "fd00:244:1::2");
-    assert_eq!(world.node.reaches(at(b_ips[1], on6.port())), "fd00:244:1::1");
+    assert_eq!(a.reaches(at(&b_ips[0], on4.port())), "10.244.1.2");
+    assert_eq!(a.reaches(at(&b_ips[1], on6.port())), "fd00:244:1::2");
+    assert_eq!(world.node.reaches(at(&b_ips[1], on6.port())), "fd00:244:1::1");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_network_may_be_of_ipv6_alone() {
     let (a, _) = world.pod("a", &[]);
     let (b, b_ips) = world.pod("b", &[]);
     let on6 = b.serve("[::]:0");
-    assert_eq!(a.reaches(at(b_ips[0], on6.port())), "fd00:244:1::2");
+    assert_eq!(a.reaches(at(&b_ips[0], on6.port())), "fd00:244:1::2");
 }
 
 #[test]
@@ -99,6 +99,6 @@ fn pods_of_old_networks_keep_theirs() {
     let (new, new_ips) = world.pod("new", &[]);
     assert_eq!(new_ips[0].to_string(), "10.244.9.2");
     let (on_old, on_new) = (old.serve("0.0.0.0:0"), new.serve("0.0.0.0:0"));
-    assert_eq!(old.reaches(at(new_ips[0], on_new.port())), "10.244.1.2");
-    assert_eq!(new.reaches(at(old_ips[0], on_old.port())), "10.244.9.2");
+    assert_eq!(old.reaches(at(&new_ips[0], on_new.port())), "10.244.1.2");
+    assert_eq!(new.reaches(at(&old_ips[0], on_old.port())), "10.244.9.2");
 }

@@ -206,6 +206,6 @@ pub(crate) fn port(protocol: Protocol, host_ip: Option<&str>, host_port: u16, po
     HostPort { protocol, host_ip: host_ip.map(|ip| ip.parse().unwrap()), host_port, pod_port }
 }
 
-pub(crate) fn at(ip: impl ToString, port: u16) -> SocketAddr {
+pub(crate) fn at(ip: &(impl ToString + ?Sized), port: u16) -> SocketAddr {
     SocketAddr::new(ip.to_string().parse().unwrap(), port)
 }
