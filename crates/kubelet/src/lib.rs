@@ -5,6 +5,7 @@
 
 mod actions;
 mod backoff;
+mod cgroups;
 mod config;
 mod credentials;
 mod downward;
@@ -40,6 +41,7 @@ use corten_client::{Caches, Client, kinds};
 use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime};
 use corten_reconcile::Recorder;
 
+use cgroups::PodCgroups;
 use config::{NodeConfig, Resolver};
 use machine::Machine;
 use pods::Pods;
@@ -103,6 +105,7 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
         probes: probes::Probes::default(),
         pods: Pods::default(),
         own_node,
+        cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
         host_ips: options.addresses,
         runtime_name: version.runtime_name,
     });
@@ -148,7 +151,7 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
         tracing::info!(pod = sandbox.metadata.name, uid, "nobody wants this pod any more");
         machine.runtime.stop_pod_sandbox(&sandbox.id).await?;
         machine.runtime.remove_pod_sandbox(&sandbox.id).await?;
-        if let Err(error) = machine.volumes.remove(uid) {
+        if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
             tracing::warn!(uid, %error, "what a pod had could not be removed");
         }
     }
