@@ -44,9 +44,8 @@ impl Network for BuiltIn {
         let sandbox = pod.sandbox_id.to_owned();
         let namespace = pod.namespace.to_owned();
         let ports = host_ports(&pod.config.port_mappings)?;
-        let attach = move |network: &corten_net::PodNetwork| {
-            network.attach(&sandbox, Path::new(&namespace), &ports)
-        };
+        let attach =
+            move |network: &corten_net::PodNetwork| network.attach(&sandbox, Path::new(&namespace), &ports);
         let addresses = self.blocking("connecting the pod to the network", attach).await?;
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }
