@@ -35,7 +35,11 @@ impl Node {
     }
 
     fn serve(directory: &DataDirectory, name: &str) -> Server {
-        let server = Server::try_start(directory, &["--node-name", name]).unwrap_or_else(|e| panic!("{e:?}"));
+        let server = Server::try_start(
+            directory,
+            &["--node-name", name, "--kubelet-port", "0", "--pod-network", "none"],
+        )
+        .unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();
         eventually("the node is ready", || {
             let node = client.get(format!("/api/v1/nodes/{name}"));

@@ -41,6 +41,8 @@ use corten_base::Clock;
 use corten_client::{Caches, Client, kinds};
 use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime};
 use corten_reconcile::Recorder;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use cgroups::PodCgroups;
 use config::{NodeConfig, Resolver};
@@ -114,6 +116,7 @@ pub async fn run_and_serve(
         tokens: tokens::Tokens::default(),
         probes: probes::Probes::default(),
         pods: Pods::default(),
+        news: Notify::new(),
         own_node,
         cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
         host_ips: options.addresses,
@@ -122,7 +125,21 @@ pub async fn run_and_serve(
     });
     let _serves_with_this = api.map(|api| AbortOnDrop(tokio::spawn(api.serve(machine.clone()))));
     machine.caches.of(&kinds::SERVICES);
-    machine.caches.of(&machine.own_node);
+    let (network, told) = (machine.clone(), Mutex::new(String::new()));
+    machine.caches.of(&machine.own_node).subscribe(move |change| {
+        let cidrs = change.new.as_ref().map(|node| pod_cidrs(&node.tree())).unwrap_or_default();
+        if cidrs.is_empty() || std::mem::replace(&mut *told.lock(), cidrs.clone()) == cidrs {
+            return;
+        }
+        let machine = network.clone();
+        tokio::spawn(async move {
+            if let Err(error) = machine.runtime.update_pod_cidr(&cidrs).await {
+                tracing::warn!(cidrs, %error, "the runtime did not take the pods' addresses");
+            }
+            machine.news.notify_one();
+            machine.pods.wake_all();
+        });
+    });
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
@@ -156,6 +173,12 @@ impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// Where the addresses of this node's pods come from.
+fn pod_cidrs(node: &corten_api::Value) -> String {
+    let cidrs = node.items_at(&["spec", "podCIDRs"]).iter().filter_map(corten_api::Value::as_str);
+    cidrs.collect::<Vec<_>>().join(",")
 }
 
 /// Removes what runs here for pods that nobody wants any more.

@@ -6,6 +6,7 @@ use corten_base::Clock;
 use corten_client::{Caches, Client, Kind};
 use corten_container::Runtime;
 use corten_reconcile::Recorder;
+use tokio::sync::Notify;
 
 use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
@@ -32,6 +33,8 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    /// There is something new to report about the node.
+    pub(crate) news: Notify,
     /// The node's own object, the only one it may see.
     pub(crate) own_node: Kind,
     /// The node's addresses, the primary one first.

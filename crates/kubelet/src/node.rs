@@ -29,7 +29,7 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
     }
     let mut last = Value::Null;
     for beat in 1u64.. {
-        clock.sleep(BEAT).await;
+        let _ = clock.timeout(BEAT, machine.news.notified()).await;
         let result = async {
             renew(&machine).await?;
             let conditions = conditions(&machine).await;
