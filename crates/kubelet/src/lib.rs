@@ -25,6 +25,7 @@ mod pod;
 mod pods;
 mod probes;
 mod resources;
+pub mod server;
 mod start;
 mod status;
 mod statuses;
@@ -76,6 +77,15 @@ pub struct Parts {
 
 /// Runs the pods that are bound to this node, for as long as it is not dropped.
 pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container::Error> {
+    run_and_serve(parts, options, None).await
+}
+
+/// Runs the pods that are bound to this node and answers on the kubelet's API, for as long as it is not dropped.
+pub async fn run_and_serve(
+    parts: Parts,
+    options: Options,
+    api: Option<server::Bound>,
+) -> Result<(), corten_container::Error> {
     let version = parts.runtime.version().await?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
@@ -107,13 +117,21 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
         own_node,
         cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
         host_ips: options.addresses,
+        api_port: api.as_ref().map_or(0, server::Bound::port),
         runtime_name: version.runtime_name,
     });
+    let _serves_with_this = api.map(|api| AbortOnDrop(tokio::spawn(api.serve(machine.clone()))));
     machine.caches.of(&kinds::SERVICES);
     machine.caches.of(&machine.own_node);
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
+        // Another of the same name may have come in its place.
+        if let Some(old) =
+            change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid))
+        {
+            taking.pods.drop_wish(&old.uid);
+        }
         if let Some(pod) = &change.new {
             Pods::want(&taking, Pod::new(pod.tree(), Source::Api));
         }

@@ -36,6 +36,8 @@ pub(crate) struct Machine {
     pub(crate) own_node: Kind,
     /// The node's addresses, the primary one first.
     pub(crate) host_ips: Vec<String>,
+    /// Where the kubelet's API is; 0 if it has none.
+    pub(crate) api_port: u16,
     /// As container ids name the runtime.
     pub(crate) runtime_name: String,
 }

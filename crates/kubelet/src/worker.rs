@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corten_container::{AuthConfig, ContainerState, ContainerStatus};
@@ -34,8 +35,16 @@ const RETRY: Duration = Duration::from_secs(5);
 /// What a worker is told from outside.
 pub(crate) struct Orders {
     pub(crate) pod: parking_lot::Mutex<Pod>,
+    /// Nobody wants it any more.
+    pub(crate) unwanted: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
+}
+
+impl Orders {
+    fn is_unwanted(&self) -> bool {
+        self.unwanted.load(Ordering::Acquire)
+    }
 }
 
 pub(crate) struct Worker {
@@ -93,7 +102,7 @@ impl Worker {
         let mut look = Look { pod, observed, now: machine.clock.now() };
         self.expire(&look);
         let over = matches!(look.pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
-        if look.pod.deleted_at().is_some() || self.ended.is_some() || over {
+        if look.pod.deleted_at().is_some() || self.orders.is_unwanted() || self.ended.is_some() || over {
             return self.end(&mut look).await;
         }
         self.bring_on(&mut look).await
@@ -119,7 +128,7 @@ impl Worker {
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
         }
         self.tell(look, true).await?;
-        if look.pod.deleted_at().is_none() {
+        if look.pod.deleted_at().is_none() && !self.orders.is_unwanted() {
             return Ok(Next::After(RESYNC));
         }
         for sandbox in &look.observed.sandboxes {
@@ -127,6 +136,7 @@ impl Worker {
         }
         machine.cgroups.remove(look.pod.uid()).map_err(|e| e.to_string())?;
         machine.volumes.remove(look.pod.uid()).map_err(|e| e.to_string())?;
+        remove_logs(&names::log_directory(&machine.config.log_root, &look.pod)).map_err(|e| e.to_string())?;
         machine.statuses.release(&machine, &look.pod).await.map_err(|e| e.to_string())?;
         machine.forget(look.pod.uid());
         Ok(Next::Gone)
@@ -334,6 +344,13 @@ impl Knowledge for Worker {
 
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
         names::is_changed(container, status)
+    }
+}
+
+fn remove_logs(directory: &str) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
