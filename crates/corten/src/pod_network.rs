@@ -20,7 +20,7 @@ impl BuiltIn {
     /// Takes over what an earlier run left. `folder` remembers who has which address.
     pub(crate) fn open(folder: PathBuf) -> anyhow::Result<BuiltIn> {
         let namespace = Namespace::current().context("opening the network namespace")?;
-        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None };
+        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across: None };
         let network = corten_net::PodNetwork::open(options, namespace).context("opening the pod network")?;
         Ok(BuiltIn(Arc::new(network)))
     }

@@ -15,12 +15,14 @@ mod host;
 pub mod namespace;
 pub mod netlink;
 pub mod nftables;
+pub mod peers;
 mod pods;
 mod records;
 pub mod route;
 pub mod rules;
+mod tunnel;
 
 pub use cidr::Cidr;
 pub use error::{Error, Result};
-pub use pods::{Options, PodNetwork};
+pub use pods::{Across, Options, PodNetwork};
 pub use records::{Attachment, HostPort, Protocol};

@@ -3,6 +3,8 @@
 //! A pod has its address alone (`/32`, `/128`) and reaches everything through the node, its neighbours too: so every
 //! packet passes the node's rules, whatever the bridge does with frames.
 
+mod across;
+
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,10 +14,11 @@ use parking_lot::Mutex;
 use crate::error::During;
 use crate::namespace::Namespace;
 use crate::nftables::Nftables;
+use crate::peers::{Between, Peer};
 use crate::records::Records;
 use crate::route::{Change, Link, Route, Routing, Veth};
 use crate::rules::{Model, table};
-use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, host};
+use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, host, tunnel};
 
 /// The pod's interface, within the pod.
 const INSIDE: &str = "eth0";
@@ -32,6 +35,16 @@ pub struct Options {
     pub bridge: String,
     /// `None` is that of the link to everywhere.
     pub mtu: Option<u32>,
+    /// `None` for a node that is alone.
+    pub across: Option<Across>,
+}
+
+/// How this node is reached by others, and reaches them.
+#[derive(Debug, Clone, Copy)]
+pub struct Across {
+    pub between: Between,
+    /// The address that others know the node by.
+    pub node: IpAddr,
 }
 
 /// The pod network of the namespace it was opened in.
@@ -48,6 +61,8 @@ struct State {
     nftables: Nftables,
     records: Records,
     cidrs: Vec<Cidr>,
+    /// The other nodes.
+    peers: Vec<Peer>,
     /// Why the last attempt to prepare the node failed.
     trouble: Option<String>,
     /// The last address given from each network.
@@ -68,6 +83,7 @@ impl PodNetwork {
             nftables,
             records,
             cidrs: Vec::new(),
+            peers: Vec::new(),
             trouble: None,
             last: last.into_iter().collect(),
             applied: None,
@@ -86,7 +102,18 @@ impl PodNetwork {
     pub fn set_pod_cidrs(&self, cidrs: &[Cidr]) -> Result<()> {
         let mut state = self.state.lock();
         state.cidrs = cidrs.iter().map(Cidr::network).collect();
-        if state.cidrs.is_empty() { Ok(()) } else { self.prepare(&mut state).map(drop) }
+        if state.cidrs.is_empty() {
+            return Ok(());
+        }
+        self.prepare(&mut state)?;
+        state.lead_across(&self.options)
+    }
+
+    /// Sets which other nodes there are, and makes the ways to their pods.
+    pub fn set_peers(&self, peers: &[Peer]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.peers = peers.to_vec();
+        if state.cidrs.is_empty() { Ok(()) } else { state.lead_across(&self.options) }
     }
 
     /// Connects a pod; its addresses, the primary one first.
@@ -173,7 +200,7 @@ impl State {
         let mtu = match (options.mtu, &found) {
             (Some(mtu), _) => mtu,
             (None, Some(bridge)) => bridge.mtu,
-            (None, None) => self.mtu_to_everywhere()?,
+            (None, None) => self.mtu_for_pods(options)?,
         };
         if found.is_none() {
             let gateway = self.cidrs.first().and_then(|cidr| addresses::gateway(*cidr));
@@ -187,6 +214,15 @@ impl State {
             self.routing.change_link(bridge.index, change)?;
         }
         Ok(Link { mtu, up: true, ..bridge })
+    }
+
+    /// What fits through everything that a pod's packets go through.
+    fn mtu_for_pods(&mut self, options: &Options) -> io::Result<u32> {
+        let taken = match options.across {
+            Some(Across { between: Between::Vxlan, node }) => tunnel::overhead(node),
+            _ => 0,
+        };
+        Ok(self.mtu_to_everywhere()?.saturating_sub(taken))
     }
 
     /// What fits through the link that leads to everywhere.
@@ -213,7 +249,7 @@ impl State {
         let model = Model {
             bridge: bridge.to_owned(),
             node: self.networks(),
-            others: Vec::new(),
+            others: self.peers.iter().flat_map(|peer| peer.pod_cidrs.iter().copied()).collect(),
             host_ports: self.records.mappings(),
         };
         if self.applied.as_ref() != Some(&model) {
@@ -308,8 +344,13 @@ fn configure_links(pod: &Namespace, given: &[Cidr]) -> io::Result<()> {
     routing.change_link(link, up)?;
     for gateway in given.iter().filter_map(|address| addresses::gateway(address.network())) {
         let (gateway, any) = (gateway.address(), everywhere(gateway.address()));
-        routing.set_route(&Route { destination: Cidr::single(gateway), gateway: None, link })?;
-        routing.set_route(&Route { destination: any, gateway: Some(gateway), link })?;
+        routing.set_route(&Route {
+            destination: Cidr::single(gateway),
+            gateway: None,
+            link,
+            source: None,
+        })?;
+        routing.set_route(&Route { destination: any, gateway: Some(gateway), link, source: None })?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::Cidr;
 use crate::namespace::Namespace;
 use crate::netlink::{Attributes, Message, Reply, Socket, attributes, flag};
 
-const NEW_LINK: u16 = 16;
+pub(crate) const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const SET_LINK: u16 = 19;
@@ -21,19 +21,19 @@ const NEW_ROUTE: u16 = 24;
 const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
 
-const FAMILY_BRIDGE: u8 = 7;
+pub(crate) const FAMILY_BRIDGE: u8 = 7;
 const UP: u32 = 1;
 
-const LINK_HARDWARE: u16 = 1;
-const LINK_NAME: u16 = 3;
-const LINK_MTU: u16 = 4;
+pub(crate) const LINK_HARDWARE: u16 = 1;
+pub(crate) const LINK_NAME: u16 = 3;
+pub(crate) const LINK_MTU: u16 = 4;
 const LINK_MASTER: u16 = 10;
 const LINK_PORT: u16 = 12;
-const LINK_INFO: u16 = 18;
+pub(crate) const LINK_INFO: u16 = 18;
 const LINK_ALIAS: u16 = 20;
 const LINK_NAMESPACE: u16 = 28;
-const INFO_KIND: u16 = 1;
-const INFO_DATA: u16 = 2;
+pub(crate) const INFO_KIND: u16 = 1;
+pub(crate) const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
 const PORT_HAIRPIN: u16 = 4;
 
@@ -46,9 +46,10 @@ const WITHOUT_DUPLICATE_DETECTION: u32 = 2;
 const ROUTE_DESTINATION: u16 = 1;
 const ROUTE_LINK: u16 = 4;
 const ROUTE_GATEWAY: u16 = 5;
+const ROUTE_SOURCE: u16 = 7;
 const MAIN_TABLE: u8 = 254;
-/// Who made the route: an administrator, as far as the kernel is concerned.
-const STATIC: u8 = 4;
+/// Who made the route: us. A number that nobody else is known to use.
+const OURS: u8 = 143;
 const SCOPE_LINK: u8 = 253;
 const UNICAST: u8 = 1;
 /// The gateway is reached on this link, whatever other routes say.
@@ -69,6 +70,8 @@ pub struct Link {
     pub up: bool,
     /// The bridge it is a port of; 0 if none.
     pub master: u32,
+    /// `None` for links that have none of the usual length.
+    pub hardware: Option<Hardware>,
 }
 
 /// A pair of interfaces: what goes in at one comes out at the other.
@@ -97,11 +100,13 @@ pub struct Route {
     /// `None` if the destination is on the link itself.
     pub gateway: Option<IpAddr>,
     pub link: u32,
+    /// Whom the node itself sends as; `None` is the link's choice.
+    pub source: Option<IpAddr>,
 }
 
 /// A conversation about one namespace.
 #[derive(Debug)]
-pub struct Routing(Socket);
+pub struct Routing(pub(crate) Socket);
 
 impl Routing {
     pub fn open(namespace: &Namespace) -> io::Result<Routing> {
@@ -168,10 +173,14 @@ impl Routing {
         except(self.0.request(&asked), &[NO_SUCH_DEVICE], ())
     }
 
-    /// The addresses of a link that somebody gave it: not those it gave itself.
-    pub fn addresses(&mut self, index: u32) -> io::Result<Vec<Cidr>> {
+    /// The addresses that somebody gave to links: not those they gave themselves.
+    pub fn all_addresses(&mut self) -> io::Result<Vec<(u32, Cidr)>> {
         let found = self.0.list(&Message::listing(GET_ADDRESS, &[0; 8], &Attributes::new()))?;
-        let found = found.iter().filter_map(read_address);
+        Ok(found.iter().filter_map(read_address).collect())
+    }
+
+    pub fn addresses(&mut self, index: u32) -> io::Result<Vec<Cidr>> {
+        let found = self.all_addresses()?.into_iter();
         Ok(found.filter(|(link, _)| *link == index).map(|(_, address)| address).collect())
     }
 
@@ -198,13 +207,23 @@ impl Routing {
         except(self.0.request(&Message::new(DELETE_ROUTE, 0, &fixed, &wanted)), &[NO_SUCH_PROCESS], ())
     }
 
-    /// The routes of the main table that somebody made, and those the kernel made for addresses.
+    /// The routes of the main table, whoever made them.
     pub fn routes(&mut self) -> io::Result<Vec<Route>> {
-        let found = self.0.list(&Message::listing(GET_ROUTE, &[0; 12], &Attributes::new()))?;
+        Ok(self.all_routes()?.iter().filter_map(read_route).collect())
+    }
+
+    /// Those that [`Routing::set_route`] made.
+    pub fn own_routes(&mut self) -> io::Result<Vec<Route>> {
+        let mut found = self.all_routes()?;
+        found.retain(|reply| reply.body.get(5) == Some(&OURS));
         Ok(found.iter().filter_map(read_route).collect())
     }
 
-    fn add(&mut self, kind: u16, fixed: &[u8], wanted: &Attributes) -> io::Result<()> {
+    fn all_routes(&mut self) -> io::Result<Vec<Reply>> {
+        self.0.list(&Message::listing(GET_ROUTE, &[0; 12], &Attributes::new()))
+    }
+
+    pub(crate) fn add(&mut self, kind: u16, fixed: &[u8], wanted: &Attributes) -> io::Result<()> {
         match self.0.request(&Message::new(kind, flag::CREATE | flag::EXCL, fixed, wanted)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done,
@@ -213,14 +232,14 @@ impl Routing {
 }
 
 /// Takes some refusals for an answer.
-fn except<T>(answer: io::Result<T>, fine: &[i32], otherwise: T) -> io::Result<T> {
+pub(crate) fn except<T>(answer: io::Result<T>, fine: &[i32], otherwise: T) -> io::Result<T> {
     match answer {
         Err(error) if error.raw_os_error().is_some_and(|number| fine.contains(&number)) => Ok(otherwise),
         answer => answer,
     }
 }
 
-fn about_link(family: u8, index: u32, flags: u32) -> [u8; 16] {
+pub(crate) fn about_link(family: u8, index: u32, flags: u32) -> [u8; 16] {
     let mut fixed = [0; 16];
     fixed[0] = family;
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -244,7 +263,7 @@ fn route_parts(route: &Route) -> ([u8; 12], Attributes) {
     fixed[0] = family(destination.address());
     fixed[1] = destination.prefix();
     fixed[4] = MAIN_TABLE;
-    fixed[5] = STATIC;
+    fixed[5] = OURS;
     fixed[7] = UNICAST;
     let mut wanted =
         Attributes::new().address(ROUTE_DESTINATION, destination.address()).u32(ROUTE_LINK, route.link);
@@ -254,10 +273,13 @@ fn route_parts(route: &Route) -> ([u8; 12], Attributes) {
     } else if destination.is_ipv4() {
         fixed[6] = SCOPE_LINK;
     }
+    if let Some(source) = route.source {
+        wanted = wanted.address(ROUTE_SOURCE, source);
+    }
     (fixed, wanted)
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(crate) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 2 } else { 10 }
 }
 
@@ -268,12 +290,14 @@ fn read_link(reply: &Reply) -> Option<Link> {
         mtu: 0,
         up: u32_of(reply.body.get(8..12)?)? & UP != 0,
         master: 0,
+        hardware: None,
     };
     for (kind, value) in attributes(reply.body.get(16..)?) {
         match kind {
             LINK_NAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
             LINK_MTU => link.mtu = u32_of(value)?,
             LINK_MASTER => link.master = u32_of(value)?,
+            LINK_HARDWARE => link.hardware = value.try_into().ok(),
             _ => {}
         }
     }
@@ -299,23 +323,24 @@ fn read_route(reply: &Reply) -> Option<Route> {
         2 => [0; 4].into(),
         _ => [0; 16].into(),
     };
-    let (mut destination, mut gateway, mut link) = (any, None, 0);
+    let (mut destination, mut gateway, mut link, mut source) = (any, None, 0, None);
     for (kind, value) in attributes(reply.body.get(12..)?) {
         match kind {
             ROUTE_DESTINATION => destination = ip_of(value)?,
             ROUTE_GATEWAY => gateway = ip_of(value),
+            ROUTE_SOURCE => source = ip_of(value),
             ROUTE_LINK => link = u32_of(value)?,
             _ => {}
         }
     }
-    Some(Route { destination: Cidr::new(destination, prefix)?, gateway, link })
+    Some(Route { destination: Cidr::new(destination, prefix)?, gateway, link, source })
 }
 
-fn u32_of(value: &[u8]) -> Option<u32> {
+pub(crate) fn u32_of(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_ne_bytes)
 }
 
-fn ip_of(value: &[u8]) -> Option<IpAddr> {
+pub(crate) fn ip_of(value: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
 }

@@ -5,6 +5,8 @@ mod faults;
 #[cfg(test)]
 mod host_ports;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod pods;
 #[cfg(test)]
 mod world;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corten_net::namespace::Namespace;
 use corten_net::route::{Change, Route, Routing, Veth};
-use corten_net::{Cidr, HostPort, Options, PodNetwork, Protocol};
+use corten_net::{Across, Cidr, HostPort, Options, PodNetwork, Protocol};
 use corten_sys::namespaces::new_network;
 
 /// Long enough for anything that arrives at all.
@@ -48,13 +48,13 @@ impl Place {
         self.0.run(work)
     }
 
-    fn up(&self, link: &str) {
+    pub(crate) fn up(&self, link: &str) {
         let mut routing = self.routing();
         let index = routing.link(link).unwrap().unwrap().index;
         routing.change_link(index, Change { up: true, ..Change::default() }).unwrap();
     }
 
-    fn address(&self, link: &str, address: &str) {
+    pub(crate) fn address(&self, link: &str, address: &str) {
         let mut routing = self.routing();
         let index = routing.link(link).unwrap().unwrap().index;
         routing.add_address(index, address.parse().unwrap()).unwrap();
@@ -147,11 +147,11 @@ impl World {
         let link = node.routing().link("uplink").unwrap().unwrap().index;
         for (destination, gateway) in [("0.0.0.0/0", OUTSIDE), ("::/0", OUTSIDE6)] {
             let destination = destination.parse().unwrap();
-            let route = Route { destination, gateway: gateway.parse().ok(), link };
+            let route = Route { destination, gateway: gateway.parse().ok(), link, source: None };
             node.routing().set_route(&route).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
-        let network = open(&node, &folder);
+        let network = open(&node, &folder, None);
         let world = World { node, outside, network, folder };
         world.set_pod_cidrs(cidrs);
         world
@@ -166,7 +166,7 @@ impl World {
     pub(crate) fn restarted(self, cidrs: &[&str]) -> World {
         let World { node, outside, network, folder } = self;
         drop(network);
-        let network = open(&node, &folder);
+        let network = open(&node, &folder, None);
         let world = World { node, outside, network, folder };
         world.set_pod_cidrs(cidrs);
         world
@@ -197,8 +197,9 @@ impl World {
     }
 }
 
-fn open(node: &Place, folder: &tempfile::TempDir) -> PodNetwork {
-    let options = Options { folder: folder.path().join("pods"), bridge: "pods0".to_owned(), mtu: None };
+pub(crate) fn open(node: &Place, folder: &tempfile::TempDir, across: Option<Across>) -> PodNetwork {
+    let options =
+        Options { folder: folder.path().join("pods"), bridge: "pods0".to_owned(), mtu: None, across };
     PodNetwork::open(options, node.namespace()).unwrap()
 }
 
