@@ -103,13 +103,18 @@ fn orphans_stay() {
     assert!(sets[0]["metadata"]["ownerReferences"].is_null(), "{}", sets[0]["metadata"]);
 }
 
-#[test]
-fn a_rollout_survives_the_death_of_the_server() {
-    let mut server = cluster();
-    create_deployment(server.client(), "default", &deployment("web", 20, "registry.example/web:1"));
+/// Kills the server in the middle of whatever it does, and starts it again on the same directory.
+fn killed_and_started(mut server: Server) -> Server {
     let directory = server.directory().clone();
     server.kill_9();
-    let server = Server::try_start(&directory, &["--simulated-nodes", "3"]).unwrap_or_else(|e| panic!("{e}"));
+    Server::try_start(&directory, &["--simulated-nodes", "3"]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_deployment_just_created_survives_the_death_of_the_server() {
+    let server = cluster();
+    create_deployment(server.client(), "default", &deployment("web", 20, "registry.example/web:1"));
+    let server = killed_and_started(server);
     let client = server.client();
     let path = format!("{}/web", deployments("default"));
     eventually("twenty replicas", || is_rolled_out(client, &path, 20));
@@ -117,8 +122,73 @@ fn a_rollout_survives_the_death_of_the_server() {
 }
 
 #[test]
+fn a_rollout_survives_the_death_of_the_server() {
+    let server = cluster();
+    let client = server.client();
+    create_deployment(client, "default", &deployment("web", 40, "registry.example/web:1"));
+    let path = format!("{}/web", deployments("default"));
+    eventually("forty replicas", || is_rolled_out(client, &path, 40));
+    let containers = json!([{"name": "main", "image": "registry.example/web:2"}]);
+    let newer = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    client.patch(&path, MERGE, &newer).expect_status(200);
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    eventually("the new replica set", || items(client, sets).len() == 2);
+    let server = killed_and_started(server);
+    let client = server.client();
+    let pods = "/api/v1/namespaces/default/pods";
+    eventually("the end of the rollout", || {
+        is_rolled_out(client, &path, 40) && items(client, pods).len() == 40
+    });
+    let is_new = |pod: &Value| pod["spec"]["containers"][0]["image"] == "registry.example/web:2";
+    assert!(items(client, pods).iter().all(is_new), "only new pods");
+    let mut sizes: Vec<_> =
+        items(client, sets).iter().map(|set| set["status"]["replicas"].as_i64().unwrap_or(0)).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [0, 40], "the old set stays, and there is one new");
+}
+
+#[test]
+fn the_deletion_of_a_namespace_survives_the_death_of_the_server() {
+    let server = cluster();
+    let client = server.client();
+    let (namespace, maps) = ("/api/v1/namespaces/team", "/api/v1/namespaces/team/configmaps");
+    let team = json!({"metadata": {"name": "team"}});
+    client.post("/api/v1/namespaces", &team).expect_status(201);
+    eventually("the default account", || {
+        client.get(format!("{namespace}/serviceaccounts/default")).status == 200
+    });
+    create_deployment(client, "team", &deployment("app", 20, "registry.example/app:1"));
+    eventually("the replicas", || is_rolled_out(client, &format!("{}/app", deployments("team")), 20));
+    for index in 0..200 {
+        client.post(maps, &json!({"metadata": {"name": format!("map-{index}")}})).expect_status(201);
+    }
+    client.delete(namespace).expect_status(200);
+    eventually("the beginning of the end", || {
+        client.get(namespace).status == 404
+            || items(client, &format!("{namespace}/pods"))
+                .iter()
+                .any(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+            || items(client, &format!("{namespace}/pods")).len() < 20
+    });
+    let server = killed_and_started(server);
+    let client = server.client();
+    eventually("the namespace is gone", || client.get(namespace).status == 404);
+    client.post("/api/v1/namespaces", &team).expect_status(201);
+    for kind in ["pods", "configmaps"] {
+        let left = items(client, &format!("{namespace}/{kind}"));
+        assert!(left.iter().all(|object| name(object) == "kube-root-ca.crt"), "{kind} left: {}", left.len());
+    }
+    for kind in ["deployments", "replicasets"] {
+        assert!(
+            items(client, &format!("/apis/apps/v1/namespaces/team/{kind}")).is_empty(),
+            "{kind} are left"
+        );
+    }
+}
+
+#[test]
 fn a_job_survives_the_death_of_the_server() {
-    let mut server = cluster();
+    let server = cluster();
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"},
         "spec": {
@@ -134,9 +204,7 @@ fn a_job_survives_the_death_of_the_server() {
     client.post(jobs, &job).expect_status(201);
     let path = format!("{jobs}/sum");
     eventually("some are done", || client.get(&path).expect(200)["status"]["succeeded"].as_i64() > Some(3));
-    let directory = server.directory().clone();
-    server.kill_9();
-    let server = Server::try_start(&directory, &["--simulated-nodes", "3"]).unwrap_or_else(|e| panic!("{e}"));
+    let server = killed_and_started(server);
     let client = server.client();
     eventually("the end of the job", || !client.get(&path).expect(200)["status"]["completionTime"].is_null());
     let status = client.get(&path).expect(200)["status"].clone();

@@ -1,4 +1,5 @@
-//! `corten bench controllers`: replica sets on simulated nodes, from their creation until all pods are available.
+//! `corten bench controllers`: deployments on simulated nodes, from their creation until all pods are available; then
+//! what the same objects cost in memory with and without the controllers.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,11 +18,13 @@ use crate::usage;
 const NAMESPACE: &str = "bench";
 const ASK_EVERY: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(600);
+/// How long a restarted server may fill its caches before its memory is read.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// What to measure, and how much of it.
 #[derive(Clone, Debug)]
 pub struct ControllersOptions {
-    pub sets: usize,
+    pub deployments: usize,
     pub replicas: usize,
     pub nodes: usize,
     /// How long the cluster is observed when everything is done.
@@ -33,7 +36,7 @@ pub struct ControllersOptions {
 impl Default for ControllersOptions {
     fn default() -> Self {
         ControllersOptions {
-            sets: 100,
+            deployments: 100,
             replicas: 50,
             nodes: 100,
             idle_seconds: 60,
@@ -44,26 +47,61 @@ impl Default for ControllersOptions {
 
 /// Runs the benchmark on a server of its own, which it ends.
 pub async fn controllers(options: ControllersOptions) -> anyhow::Result<Report> {
-    ensure!(options.sets > 0 && options.replicas > 0 && options.nodes > 0, "there must be something to do");
+    ensure!(
+        options.deployments > 0 && options.replicas > 0 && options.nodes > 0,
+        "there must be something to do"
+    );
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
         .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
-    let server = start(&options, dir.path()).await?;
+    let server = start(&options, dir.path(), &[]).await?;
     let outcome = measure(&options, dir.path(), server.pid, &mut report).await;
     outcome.with_context(|| process::tail(&dir.path().join("log")))?;
     server.stop().await?;
+    for (what, disabled) in RESTARTS {
+        let megabytes = memory_of_restarted(&options, dir.path(), disabled).await?;
+        report.phase("restarted").set(what, megabytes);
+    }
     Ok(report)
 }
 
-async fn start(options: &ControllersOptions, dir: &Path) -> anyhow::Result<ServerProcess> {
+const NODES: &str = "nodes";
+
+/// What is left out when the server is started again with what it has stored.
+const RESTARTS: [(&str, &[&str]); 3] = [
+    ("everything_mb", &[]),
+    ("no_controllers_mb", &["controller-manager"]),
+    ("api_server_alone_mb", &["controller-manager", "scheduler", NODES]),
+];
+
+/// The memory of a server that was started with the objects there already, once it has read them.
+async fn memory_of_restarted(
+    options: &ControllersOptions,
+    dir: &Path,
+    disabled: &[&str],
+) -> anyhow::Result<f64> {
+    let server = start(options, dir, disabled).await?;
+    tokio::time::sleep(SETTLE).await;
+    let megabytes = usage::resident_mb(server.pid)?;
+    server.stop().await?;
+    Ok(megabytes)
+}
+
+/// Starts a server without the disabled parts; simulated nodes, which are no part, go by the name `nodes`.
+async fn start(options: &ControllersOptions, dir: &Path, disabled: &[&str]) -> anyhow::Result<ServerProcess> {
     let this_program = env::current_exe().context("cannot find this program")?;
     let data_dir = dir.join("data");
     let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.clone().into()];
     arguments
-        .extend(["--bind-address", "127.0.0.1", "--secure-port", "0", "--simulated-nodes"].map(Into::into));
-    arguments.push(options.nodes.to_string().into());
+        .extend(["--bind-address", "127.0.0.1", "--secure-port", "0", "--disable", "agent"].map(Into::into));
+    for part in disabled.iter().filter(|part| **part != NODES) {
+        arguments.extend(["--disable", part].map(Into::into));
+    }
+    if !disabled.contains(&NODES) {
+        arguments.extend(["--simulated-nodes".into(), options.nodes.to_string().into()]);
+    }
     let kubeconfig = data_dir.join("admin.kubeconfig");
     ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
 }
@@ -79,11 +117,11 @@ async fn measure(
     let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
     let client = Client::new(Arc::new(remote), "corten-bench");
     prepare(&client, options).await?;
-    let pods = (options.sets * options.replicas) as f64;
+    let pods = (options.deployments * options.replicas) as f64;
     let (cpu, before) = (usage::cpu_seconds(pid)?, usage::resident_mb(pid)?);
     let started = Instant::now();
-    for index in 0..options.sets {
-        client.create(&kinds::REPLICA_SETS, &replica_set(index, options.replicas)).await?;
+    for index in 0..options.deployments {
+        client.create(&kinds::DEPLOYMENTS, &deployment(index, options.replicas)).await?;
     }
     available(&client, options, started).await?;
     let took = started.elapsed().as_secs_f64();
@@ -115,27 +153,27 @@ async fn prepare(client: &Client, options: &ControllersOptions) -> anyhow::Resul
     Ok(())
 }
 
-fn replica_set(index: usize, replicas: usize) -> Value {
-    let mut set = kinds::REPLICA_SETS.new_object(NAMESPACE, &format!("set-{index}"));
-    let app = meta::name(&set).to_owned();
+fn deployment(index: usize, replicas: usize) -> Value {
+    let mut deployment = kinds::DEPLOYMENTS.new_object(NAMESPACE, &format!("app-{index}"));
+    let app = meta::name(&deployment).to_owned();
     let container = value!({"name": "app", "image": "registry.k8s.io/pause:3.10"});
-    set.set(
+    deployment.set(
         &["spec"],
         value!({
             "replicas": (replicas as i64), "selector": {"matchLabels": {"app": (app.clone())}},
             "template": {"metadata": {"labels": {"app": (app)}}, "spec": {"containers": [(container)]}},
         }),
     );
-    set
+    deployment
 }
 
 /// Waits until every pod is available.
 async fn available(client: &Client, options: &ControllersOptions, started: Instant) -> anyhow::Result<()> {
     loop {
-        let sets = client.list(&kinds::REPLICA_SETS, NAMESPACE).await?;
-        let count = |set: &Value| set.int_at(&["status", "availableReplicas"]).unwrap_or(0);
-        let available: i64 = sets.items_at(&["items"]).iter().map(count).sum();
-        if available as usize == options.sets * options.replicas {
+        let deployments = client.list(&kinds::DEPLOYMENTS, NAMESPACE).await?;
+        let count = |deployment: &Value| deployment.int_at(&["status", "availableReplicas"]).unwrap_or(0);
+        let available: i64 = deployments.items_at(&["items"]).iter().map(count).sum();
+        if available as usize == options.deployments * options.replicas {
             return Ok(());
         }
         ensure!(started.elapsed() < LIMIT, "only {available} pods became available in time");

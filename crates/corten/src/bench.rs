@@ -49,9 +49,9 @@ struct ControllersArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// How many ReplicaSets to create.
+    /// How many Deployments to create.
     #[arg(long)]
-    sets: Option<usize>,
+    deployments: Option<usize>,
     /// How many replicas each has.
     #[arg(long)]
     replicas: Option<usize>,
@@ -110,7 +110,7 @@ async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
 
 async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     let mut options = ControllersOptions::default();
-    options.sets = args.sets.unwrap_or(options.sets);
+    options.deployments = args.deployments.unwrap_or(options.deployments);
     options.replicas = args.replicas.unwrap_or(options.replicas);
     options.nodes = args.nodes.unwrap_or(options.nodes);
     options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);

@@ -5,6 +5,8 @@ mod bench;
 mod component;
 mod controller_manager;
 mod image;
+#[expect(dead_code, reason = "the node still runs without a network")]
+mod pod_network;
 mod scheduler;
 mod server;
 

@@ -5,6 +5,7 @@
 
 mod actions;
 mod backoff;
+mod cgroups;
 mod config;
 mod credentials;
 mod downward;
@@ -41,6 +42,7 @@ use corten_client::{Caches, Client, kinds};
 use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime};
 use corten_reconcile::Recorder;
 
+use cgroups::PodCgroups;
 use config::{NodeConfig, Resolver};
 use machine::Machine;
 use pods::Pods;
@@ -113,6 +115,7 @@ pub async fn run_and_serve(
         probes: probes::Probes::default(),
         pods: Pods::default(),
         own_node,
+        cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
         host_ips: options.addresses,
         api_port: api.as_ref().map_or(0, server::Bound::port),
         runtime_name: version.runtime_name,
@@ -123,6 +126,12 @@ pub async fn run_and_serve(
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
+        // Another of the same name may have come in its place.
+        if let Some(old) =
+            change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid))
+        {
+            taking.pods.drop_wish(&old.uid);
+        }
         if let Some(pod) = &change.new {
             Pods::want(&taking, Pod::new(pod.tree(), Source::Api));
         }
@@ -160,7 +169,7 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
         tracing::info!(pod = sandbox.metadata.name, uid, "nobody wants this pod any more");
         machine.runtime.stop_pod_sandbox(&sandbox.id).await?;
         machine.runtime.remove_pod_sandbox(&sandbox.id).await?;
-        if let Err(error) = machine.volumes.remove(uid) {
+        if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
             tracing::warn!(uid, %error, "what a pod had could not be removed");
         }
     }

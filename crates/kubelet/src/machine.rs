@@ -7,6 +7,7 @@ use corten_client::{Caches, Client, Kind};
 use corten_container::Runtime;
 use corten_reconcile::Recorder;
 
+use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
 use crate::events::Teller;
 use crate::images::ImageManager;
@@ -30,6 +31,7 @@ pub(crate) struct Machine {
     pub(crate) tokens: Tokens,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
+    pub(crate) cgroups: PodCgroups,
     /// The node's own object, the only one it may see.
     pub(crate) own_node: Kind,
     /// The node's addresses, the primary one first.
