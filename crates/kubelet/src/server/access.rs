@@ -102,9 +102,9 @@ impl Access {
                 return Ok(());
             }
         }
-        let asked = subresources.last().copied().unwrap_or_default();
+        let asked = subresources.join(" ");
         Err(Refusal::Forbidden(format!(
-            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{asked}])",
+            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{asked}])\n",
             user.name
         )))
     }

@@ -1,5 +1,7 @@
 //! `/portForward/{namespace}/{pod}`: connections to the ports of a pod, as pairs of SPDY streams; over SPDY itself, or
-//! within the messages of a WebSocket.
+//! within the messages of a WebSocket. Some clients use the channels of a WebSocket instead.
+
+mod channels;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +10,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use corten_container::{Connection, PodSandboxFilter, PodSandboxState, Streaming};
 use futures_util::{SinkExt, StreamExt};
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -17,6 +20,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::Server;
 use super::answer::{self, Answer};
+use super::query::Query;
 use super::spdy::{self, Stream};
 use super::spdy_session::{self, PORT_FORWARD};
 use super::websocket::{self, Socket};
@@ -33,6 +37,7 @@ pub(super) async fn answer(
     server: &Server,
     namespace: &str,
     pod: &str,
+    query: &Query,
     request: Request<Incoming>,
 ) -> Answer {
     let machine = server.machine.clone();
@@ -44,38 +49,62 @@ pub(super) async fn answer(
         let why = format!("pod not found ({:?})", format!("{pod}_{namespace}"));
         return answer::text(StatusCode::NOT_FOUND, why);
     };
-    let headers = request.headers();
-    if websocket::is_asked_for(headers) {
-        let switching = websocket::offered(headers)
-            .contains(&TUNNEL)
-            .then(|| websocket::switching(headers, TUNNEL))
-            .flatten();
-        let Some(switching) = switching else { return websocket::disagreed(headers) };
-        tokio::spawn(async move {
-            match hyper::upgrade::on(request).await {
-                Ok(upgraded) => {
-                    let (ours, theirs) = tokio::io::duplex(2 * PIECE);
-                    tokio::spawn(tunnel(websocket::socket(upgraded).await, theirs));
-                    forward(machine, sandbox, spdy::serve(ours)).await;
-                }
-                Err(error) => tracing::debug!(%error, "a session could not be upgraded"),
-            }
-        });
-        return switching;
-    }
-    if !spdy_session::is_asked_for(headers) {
-        return answer::text(StatusCode::BAD_REQUEST, "Upgrade request required");
-    }
-    let Some(protocol) = spdy_session::agree(headers, &PORT_FORWARD) else {
-        return spdy_session::disagreed(&PORT_FORWARD);
+    let (speech, switching) = match Speech::agree(request.headers(), query) {
+        Ok(agreed) => agreed,
+        Err(refusal) => return refusal,
     };
     tokio::spawn(async move {
         match hyper::upgrade::on(request).await {
-            Ok(upgraded) => forward(machine, sandbox, spdy::serve(TokioIo::new(upgraded))).await,
+            Ok(upgraded) => speech.forward(upgraded, machine, sandbox).await,
             Err(error) => tracing::debug!(%error, "a session could not be upgraded"),
         }
     });
-    spdy_session::switching(protocol)
+    switching
+}
+
+/// How a client carries the bytes of ports.
+enum Speech {
+    Spdy,
+    /// SPDY within a WebSocket.
+    Tunnel,
+    Channels(websocket::Protocol, Vec<u16>),
+}
+
+impl Speech {
+    /// What client and kubelet both speak and the answer that begins it, or what the client hears if there is none.
+    fn agree(headers: &HeaderMap, query: &Query) -> Result<(Speech, Answer), Answer> {
+        let disagreed = || websocket::disagreed(headers);
+        if websocket::is_asked_for(headers) {
+            if websocket::offered(headers).contains(&TUNNEL) {
+                let switching = websocket::switching(headers, TUNNEL).ok_or_else(disagreed)?;
+                return Ok((Speech::Tunnel, switching));
+            }
+            let protocol = websocket::agree(headers).ok_or_else(disagreed)?;
+            let ports = channels::ports(query).map_err(|why| answer::text(StatusCode::BAD_REQUEST, why))?;
+            let switching = protocol.switching(headers).ok_or_else(disagreed)?;
+            return Ok((Speech::Channels(protocol, ports), switching));
+        }
+        if !spdy_session::is_asked_for(headers) {
+            return Err(answer::text(StatusCode::BAD_REQUEST, "Upgrade request required"));
+        }
+        let agreed = spdy_session::agree(headers, &PORT_FORWARD);
+        let protocol = agreed.ok_or_else(|| spdy_session::disagreed(&PORT_FORWARD))?;
+        Ok((Speech::Spdy, spdy_session::switching(protocol)))
+    }
+
+    async fn forward(self, upgraded: Upgraded, machine: Arc<Machine>, sandbox: String) {
+        match self {
+            Speech::Spdy => forward(machine, sandbox, spdy::serve(TokioIo::new(upgraded))).await,
+            Speech::Tunnel => {
+                let (ours, theirs) = tokio::io::duplex(2 * PIECE);
+                tokio::spawn(tunnel(websocket::socket(upgraded).await, theirs));
+                forward(machine, sandbox, spdy::serve(ours)).await;
+            }
+            Speech::Channels(protocol, ports) => {
+                channels::forward(machine, sandbox, websocket::socket(upgraded).await, protocol, ports).await;
+            }
+        }
+    }
 }
 
 /// The sandbox that a pod runs in.
@@ -171,14 +200,12 @@ fn request_id(stream: &Stream) -> String {
 /// Leads one connection to its end.
 async fn connect(machine: Arc<Machine>, sandbox: String, mut data: Stream, error: Stream) {
     let port = data.header("port").to_owned();
-    let connected = match port.parse::<u16>() {
-        Ok(number) if number > 0 => machine.runtime.port_forward(&sandbox, number).await,
-        _ => Err(corten_container::Error::InvalidArgument(format!("unable to parse {port:?} as a port"))),
-    };
-    let carried = match connected {
-        Ok(Streaming::Direct(connection)) => carry(connection, &mut data).await.map_err(|e| e.to_string()),
-        Ok(Streaming::Redirect(_)) => Err("the runtime forwards ports itself".to_owned()),
-        Err(error) => Err(error.to_string()),
+    let out = data.out.clone();
+    let carried = match dial(&machine, &sandbox, &port).await {
+        Ok(connection) => {
+            carry(connection, &mut data.data, |bytes| async { out.send(bytes).await.is_ok() }).await
+        }
+        Err(why) => Err(why),
     };
     // A client that is gone need not be told anything.
     let _ = match carried {
@@ -191,30 +218,48 @@ async fn connect(machine: Arc<Machine>, sandbox: String, mut data: Stream, error
     };
 }
 
-async fn carry(connection: Box<dyn Connection>, data: &mut Stream) -> std::io::Result<()> {
+/// Connects to a port of a pod.
+async fn dial(machine: &Machine, sandbox: &str, port: &str) -> Result<Box<dyn Connection>, String> {
+    let number = port.parse::<u16>().ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| format!("unable to parse {port:?} as a port"))?;
+    match machine.runtime.port_forward(sandbox, number).await {
+        Ok(Streaming::Direct(connection)) => Ok(connection),
+        Ok(Streaming::Redirect(_)) => Err("the runtime forwards ports itself".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Carries bytes both ways. What the pod has still to say is heard also after the client has ended its side.
+async fn carry<F>(
+    connection: Box<dyn Connection>,
+    data: &mut mpsc::Receiver<Bytes>,
+    send: impl Fn(Bytes) -> F,
+) -> Result<(), String>
+where
+    F: Future<Output = bool> + Send,
+{
     let (mut reader, mut writer) = tokio::io::split(connection);
-    let out = data.out.clone();
     let back = async {
         loop {
             let mut piece = BytesMut::with_capacity(PIECE);
-            if reader.read_buf(&mut piece).await? == 0 || out.send(piece.freeze()).await.is_err() {
+            if reader.read_buf(&mut piece).await? == 0 || !send(piece.freeze()).await {
                 return Ok::<(), std::io::Error>(());
             }
         }
     };
     let there = async {
-        while let Some(bytes) = data.data.recv().await {
+        while let Some(bytes) = data.recv().await {
             writer.write_all(&bytes).await?;
         }
         writer.shutdown().await
     };
-    // What the pod has still to say is heard also after the client has ended its side.
     let mut back = std::pin::pin!(back);
-    tokio::select! {
+    let ended = tokio::select! {
         ended = &mut back => ended,
         ended = there => match ended {
             Ok(()) => back.await,
             Err(error) => Err(error),
         },
-    }
+    };
+    ended.map_err(|error| error.to_string())
 }

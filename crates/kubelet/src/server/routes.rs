@@ -47,7 +47,7 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
         (
             &Method::GET | &Method::POST,
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _],
-        ) => port_forward::answer(server, namespace, pod, request).await,
+        ) => port_forward::answer(server, namespace, pod, &query, request).await,
         _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }

@@ -172,7 +172,7 @@ fn number(channel: Channel) -> u8 {
 }
 
 impl Protocol {
-    fn message(self, channel: u8, bytes: &[u8]) -> Message {
+    pub(super) fn message(self, channel: u8, bytes: &[u8]) -> Message {
         if self.base64 {
             let digit = char::from(b'0' + channel);
             return Message::text(format!("{digit}{}", STANDARD.encode(bytes)));
@@ -184,7 +184,7 @@ impl Protocol {
     }
 
     /// What a message says; `None` if it says nothing.
-    fn read(self, message: &Bytes) -> Option<Said> {
+    pub(super) fn read(self, message: &Bytes) -> Option<Said> {
         let first = *message.first()?;
         if self.closes_channels && first == CLOSE {
             return message.get(1).map(|channel| Said::Closed(*channel));
@@ -199,7 +199,7 @@ impl Protocol {
 
 /// What a client's message says.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+pub(super) enum Said {
     Bytes(u8, Bytes),
     Closed(u8),
 }

@@ -1,7 +1,9 @@
 //! The lines of a log as runtimes write them, and what of them is shown. Pure.
 //!
-//!     2016-10-06T00:17:09.669794202Z stdout P the beginning of a long line
-//!     2016-10-06T00:17:09.669794203Z stdout F and its end
+//! ```text
+//! 2016-10-06T00:17:09.669794202Z stdout P the beginning of a long line
+//! 2016-10-06T00:17:09.669794203Z stdout F and its end
+//! ```
 
 use jiff::Timestamp;
 
