@@ -1,6 +1,6 @@
 //! What controllers ask of pods: whether they count, are ready, are available, and which go first.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,19 +173,23 @@ impl Pod {
 /// there are more of the same on a node, then the ones ready for the shortest time, then those that restarted
 /// more, then the newest. Times count by their order of magnitude, so that which of about equally old pods goes is
 /// up to chance.
+///
+/// By keys, never by comparing two at a time: whatever pods there are, there is one order.
 pub(crate) fn order_for_deletion(pods: &mut [Pod], same_node: impl Fn(&Pod) -> usize, now: Timestamp) {
-    pods.sort_by(|a, b| {
-        let (va, vb) = (&a.view, &b.view);
-        (va.node.is_empty().cmp(&vb.node.is_empty()).reverse())
-            .then_with(|| phase_rank(&va.phase).cmp(&phase_rank(&vb.phase)))
-            .then_with(|| va.ready.cmp(&vb.ready))
-            .then_with(|| va.deletion_cost.cmp(&vb.deletion_cost))
-            .then_with(|| same_node(b).cmp(&same_node(a)))
-            .then_with(|| {
-                if va.ready { by_age(va.ready_since, vb.ready_since, a, b, now) } else { Ordering::Equal }
-            })
-            .then_with(|| vb.restarts.cmp(&va.restarts))
-            .then_with(|| by_age(va.created, vb.created, a, b, now))
+    pods.sort_by_cached_key(|pod| {
+        let view = &pod.view;
+        let is_up = (!view.node.is_empty(), phase_rank(&view.phase), view.ready);
+        let ready_for = view.ready.then(|| magnitude(view.ready_since, now));
+        let age = magnitude(view.created, now);
+        (
+            is_up,
+            view.deletion_cost,
+            Reverse(same_node(pod)),
+            ready_for,
+            Reverse(view.restarts),
+            age,
+            pod.object.uid.clone(),
+        )
     });
 }
 
@@ -197,17 +201,10 @@ fn phase_rank(phase: &str) -> u8 {
     }
 }
 
-/// The younger one first; about the same age is decided by uid.
-fn by_age(a: Option<Timestamp>, b: Option<Timestamp>, pod_a: &Pod, pod_b: &Pod, now: Timestamp) -> Ordering {
-    let (Some(a), Some(b)) = (a, b) else { return a.is_some().cmp(&b.is_some()) };
-    if a == b {
-        return Ordering::Equal;
-    }
-    let magnitude = |at: Timestamp| {
-        let age = now.duration_since(at).as_secs_f64().max(0.0);
-        if age <= 0.0 { -1 } else { age.log2().floor() as i64 }
-    };
-    magnitude(a).cmp(&magnitude(b)).then_with(|| pod_a.object.uid.cmp(&pod_b.object.uid))
+/// How long ago something was, by its order of magnitude; `None` if nobody knows.
+fn magnitude(at: Option<Timestamp>, now: Timestamp) -> Option<i64> {
+    let nanoseconds = now.duration_since(at?).as_nanos();
+    Some(if nanoseconds <= 0 { -1 } else { (nanoseconds as f64).log2() as i64 })
 }
 
 /// Deletes this very pod.

@@ -149,12 +149,9 @@ pub(super) fn by_age(a: &Set, b: &Set) -> Ordering {
     a.created().cmp(b.created()).then_with(|| a.name().cmp(b.name()))
 }
 
-/// Lowest revision first; by age where there is none to go by.
+/// Lowest revision first, before it those without any; by age where they are the same.
 pub(super) fn by_revision(a: &Set, b: &Set) -> Ordering {
-    match (a.revision(), b.revision()) {
-        (Some(one), Some(other)) if one != other => one.cmp(&other),
-        _ => by_age(a, b),
-    }
+    a.revision().cmp(&b.revision()).then_with(|| by_age(a, b))
 }
 
 /// A template without the label that only replica sets have.

@@ -140,6 +140,24 @@ fn the_worst_pods_go_first() {
     }
 }
 
+/// Ready at different times of one magnitude, restarted more or less, in no particular order of uids: compared two at a
+/// time, by chance here and by restarts there, these would go round in circles.
+#[test]
+fn there_is_one_order_however_pods_come() {
+    let pod_of = |index: i64| {
+        let pod = ready(pod(&format!("{:02}", index * 17 % 40)), -600 - index % 5);
+        let restarts = value!({"restartCount": (index * 3 % 4)});
+        with(pod, &["status", "containerStatuses"], vec![restarts])
+    };
+    let mut pods: Vec<_> = (0..40).map(pod_of).collect();
+    let first = words(&plan(&world(set(10), &pods)));
+    assert_eq!(first.len(), 30);
+    for _ in 0..pods.len() {
+        pods.rotate_left(1);
+        assert_eq!(words(&plan(&world(set(10), &pods))), first);
+    }
+}
+
 #[test]
 fn crowded_nodes_are_relieved_first() {
     let here = ready(pod("here"), -900);
