@@ -21,7 +21,7 @@ use crate::http::DEADLINE;
 const READY: &str = "Try:";
 
 /// Most tests are about what a client does, and want nobody else to do anything. A test that says something of
-/// parts or of simulated nodes itself gets exactly that.
+/// parts or of nodes itself gets exactly that.
 const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,scheduler";
 
 /// Without controllers nobody makes the service accounts that pods run as: most tests want pods without them.
@@ -127,8 +127,8 @@ impl Server {
         arguments: Vec<OsString>,
     ) -> Result<Server, StartFailure> {
         let says = |what: &str| arguments.iter().any(|argument| argument.to_string_lossy().contains(what));
-        let alone =
-            !says("--simulated-nodes") && !says("--disable=") && !arguments.contains(&"--disable".into());
+        let parts = ["--simulated-nodes", "--node-name", "--disable="];
+        let alone = !parts.into_iter().any(says) && !arguments.contains(&"--disable".into());
         let chosen = says("admission-plugins") || !alone;
         let mut child = Command::new(corten_binary())
             .arg("server")

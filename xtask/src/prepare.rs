@@ -13,13 +13,16 @@ struct Need {
     met: fn() -> bool,
 }
 
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 7] = [
     Need { package: "build-essential", met: || works("cc", &["--version"]) && works("make", &["--version"]) },
     Need { package: "python3", met: || works("python3", &["--version"]) },
     Need { package: "python3-venv", met: || works("python3", &["-c", "import ensurepip, venv"]) },
     Need { package: "kubernetes-client", met: kubectl_is_there },
     // What images for tests are made of; it must not need anything that an image would have to bring.
     Need { package: "busybox-static", met: || works("busybox", &["true"]) },
+    // The other runtime that the CRI is spoken to.
+    Need { package: "containerd", met: || works("containerd", &["--version"]) },
+    Need { package: "runc", met: || works("runc", &["--version"]) },
 ];
 
 pub(crate) fn all() -> anyhow::Result<()> {

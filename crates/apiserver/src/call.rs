@@ -14,6 +14,7 @@ use crate::allocation::Allocators;
 use crate::authentication::Authentication;
 use crate::authorization::Authorizer;
 use crate::catalog::{Catalog, Served};
+use crate::connect::Kubelets;
 use crate::decode::Expected;
 use crate::events::EventLeases;
 use crate::in_flight::Limits;
@@ -33,6 +34,7 @@ pub(crate) struct Backend {
     pub allocators: Allocators,
     pub limits: Limits,
     pub authentication: Authentication,
+    pub kubelets: Kubelets,
 }
 
 pub(crate) struct Call {

@@ -25,7 +25,7 @@ use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, endpoints, random};
+use crate::{Server, compress, connect, endpoints, random};
 
 /// The largest body that is read.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -46,7 +46,7 @@ impl Server {
     /// Answers a request made inside this process, with an identity already known.
     pub(crate) async fn handle_local<B>(self: &Arc<Self>, request: Request<B>, peer: &Peer) -> Answer
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
@@ -55,7 +55,7 @@ impl Server {
 
     async fn respond<B>(self: &Arc<Self>, parts: Parts, body: B, peer: &Peer) -> Answer
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let started = Instant::now();
@@ -92,7 +92,7 @@ impl Server {
         warning: &mut Option<&'static str>,
     ) -> Result<Answer, Status>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         if self.health.is_stopping() && !matches!(parts.uri.path(), "/readyz" | "/livez" | "/healthz") {
@@ -128,10 +128,10 @@ impl Server {
         key: &mut RequestKey,
     ) -> Result<Answer, Status>
     where
-        B: Body<Data = Bytes> + Send,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if parts.method == Method::HEAD {
+        if parts.method == Method::HEAD && at.subresource != "proxy" {
             return Err(Status::method_not_allowed());
         }
         if !self.backend.catalog.serves_group(&at.group) || info.path.starts_with("//") {
@@ -171,6 +171,10 @@ impl Server {
             }
             let answer = watch::watch(&call, self.stop.clone())?;
             return Ok(counted(answer, self.clone()));
+        }
+        if connect::is_elsewhere(&call.at.subresource) {
+            // On the heap: requests that are answered here do not need the room.
+            return Box::pin(connect::call(&call, parts, info.verb, body)).await;
         }
         let work = async {
             call.body = read(body, &call.headers).await?;

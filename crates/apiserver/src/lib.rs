@@ -15,6 +15,7 @@ mod cache;
 mod call;
 mod catalog;
 mod compress;
+mod connect;
 mod decode;
 mod dispatch;
 mod endpoints;
@@ -51,6 +52,7 @@ pub use allocation::{PortRange, ServiceRanges};
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
+pub use connect::TlsError as KubeletTlsError;
 pub use in_flight::Limits;
 pub use local::Handle;
 pub use request::go_duration;
@@ -70,6 +72,8 @@ use tls::ClientCertificates;
 pub enum StartError {
     #[error("TLS cannot be set up")]
     Tls(#[source] TlsError),
+    #[error("TLS to kubelets cannot be set up")]
+    Kubelets(#[source] KubeletTlsError),
     #[error("the fresh cluster could not be set up: {0}")]
     Bootstrap(String),
     #[error("the listening socket has no address")]
@@ -125,6 +129,7 @@ pub struct Running {
 pub async fn start(options: Options) -> Result<Running, StartError> {
     let (config, client_certificates) =
         tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
+    let kubelets = connect::Kubelets::new(&options.pki).map_err(StartError::Kubelets)?;
     let (stop, stopping) = watch::channel(false);
     let catalog = Catalog::load(&options.store, &options.runtime_config);
     let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
@@ -140,6 +145,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             allocators: Allocators::new(&options.service_ranges, options.node_ports),
             limits: options.limits,
             authentication: Authentication::new(options.authentication),
+            kubelets,
         }),
         metrics: Metrics::new(),
         client_certificates,

@@ -139,6 +139,6 @@ async fn http(
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).pipeline_flush(true);
-        drive!(builder.serve_connection(io, service))
+        drive!(builder.serve_connection(io, service).with_upgrades())
     }
 }

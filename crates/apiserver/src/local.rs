@@ -88,7 +88,7 @@ impl Local {
             version: &kind.version,
             resource: &kind.plural,
             subresource: "",
-            name: "",
+            name: name_in(&selector),
             path: None,
             field_selector: (!kind.fields.is_empty()).then_some(&selector),
             label_selector: None,
@@ -119,6 +119,12 @@ impl Local {
         });
         Ok(events.boxed())
     }
+}
+
+/// A request for the one object of a name names it, however it says so.
+fn name_in(selector: &FieldSelector) -> &str {
+    let named = selector.requirements().iter().find(|r| r.equal && r.field == "metadata.name");
+    named.map_or("", |requirement| requirement.value.as_str())
 }
 
 struct Watcher {

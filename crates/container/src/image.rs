@@ -20,7 +20,7 @@ mod store;
 mod tests;
 mod unpack;
 
-pub use archive::Imported;
+pub use archive::{Imported, ImportedFile};
 pub use digest::Digest;
 pub use error::ImageError;
 pub use index::{Named, Record};

@@ -4,6 +4,7 @@
 //! `Arc<dyn Images>` and never knows which leaf is behind them:
 //!
 //! - [`native`]: namespaces, cgroups and overlayfs of this machine, with nothing installed;
+//! - [`remote`]: the CRI over a socket, for containerd, CRI-O and others;
 //! - [`fake`]: everything happens in memory, when the test says so.
 //!
 //! [`image`] is what both the native runtime and `corten image` keep images in, [`registry`] where they come from.
@@ -61,6 +62,7 @@ pub mod fake;
 pub mod image;
 pub mod native;
 pub mod registry;
+pub mod remote;
 
 pub use cri::*;
 

@@ -93,7 +93,9 @@ enum Phase {
 
 impl Native {
     /// Opens the runtime at its folder and finds everything that is there.
-    pub async fn open(options: Options) -> Result<Native> {
+    pub async fn open(mut options: Options) -> Result<Native> {
+        let absolute = std::path::absolute(&options.data_dir);
+        options.data_dir = absolute.map_err(|error| Error::internal("finding the data directory", error))?;
         let program = Program::load().map_err(|error| Error::internal("loading the supervisor", error))?;
         let cgroups = Cgroups::detect().map_err(|error| Error::internal("finding cgroups", error))?;
         let store = Arc::new(Store::open(&options.data_dir)?);

@@ -1,7 +1,9 @@
 //! The node of this process: a kubelet on the native runtime, in the node's own identity.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use corten_apiserver::Running;
@@ -10,8 +12,11 @@ use corten_client::Client;
 use corten_container::native::network::{LoopbackOnly, Network};
 use corten_container::native::{self, Native};
 use corten_container::registry::{Registries, RegistriesConfig};
-use corten_kubelet::{Options, Parts};
+use corten_kubelet::{Options, Parts, server};
+use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
+
+use crate::pod_network::BuiltIn;
 
 const AGENT: &str = "kubelet/v1.37.0";
 /// Where other tools look for the logs of pods.
@@ -20,19 +25,29 @@ const LOGS: &str = "/var/log/pods";
 /// What a node has to be told.
 pub(crate) struct NodeOptions {
     pub(crate) name: String,
-    pub(crate) address: String,
+    pub(crate) address: IpAddr,
+    /// Where the kubelet's own API is; 0 for any port.
+    pub(crate) port: u16,
     pub(crate) data_dir: PathBuf,
+    /// Whether pods reach anybody but themselves.
+    pub(crate) pod_network: bool,
     pub(crate) cluster_dns: String,
     pub(crate) cluster_domain: String,
+    /// Who vouches for the node, and for those who speak to it.
+    pub(crate) authority: Arc<Authority>,
 }
 
 /// Starts the node; it ends with the manager, and its containers go on.
 pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOptions) -> anyhow::Result<()> {
     let clock = Clock::real();
-    let network: Arc<dyn Network> = Arc::new(LoopbackOnly);
+    let network: Arc<dyn Network> = match options.pod_network {
+        true => Arc::new(BuiltIn::open(options.data_dir.join("network"))?),
+        false => Arc::new(LoopbackOnly),
+    };
     let runtime =
         open(&options.data_dir, network, clock.clone()).await.context("opening the container runtime")?;
     let runtime = Arc::new(runtime);
+    let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
     let parts = Parts {
@@ -44,14 +59,14 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
     };
     let options = Options {
         node_name: options.name,
-        addresses: vec![options.address],
+        addresses: vec![options.address.to_string()],
         root_dir: options.data_dir.join("kubelet"),
         log_dir: PathBuf::from(LOGS),
         cluster_dns: vec![options.cluster_dns],
         cluster_domain: options.cluster_domain,
     };
     manager.spawn(async move {
-        if let Err(error) = corten_kubelet::run(parts, options).await {
+        if let Err(error) = corten_kubelet::run_and_serve(parts, options, Some(api)).await {
             tracing::error!(%error, "the node stopped");
         }
     });
@@ -71,6 +86,24 @@ async fn open(
         seccomp_dir: data_dir.join("kubelet/seccomp"),
     })
     .await
+}
+
+/// The kubelet's API as the API server expects to find it.
+fn api(options: &NodeOptions) -> anyhow::Result<server::Options> {
+    let sans =
+        Sans::default().with_host(&options.name).context("naming the node")?.with_address(options.address);
+    let request = LeafRequest {
+        common_name: format!("system:node:{}", options.name),
+        organization: Some("system:nodes".to_owned()),
+        sans,
+        usage: LeafUsage::Server,
+    };
+    let certificate = options.authority.issue(&request, SystemTime::now()).context("certifying the node")?;
+    Ok(server::Options {
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
+        certificate,
+        client_ca_pem: options.authority.pem().to_owned(),
+    })
 }
 
 /// The machine's name, as nodes are called.

@@ -5,6 +5,7 @@ mod bench;
 mod component;
 mod controller_manager;
 mod image;
+mod pod_network;
 mod scheduler;
 mod server;
 

@@ -17,7 +17,7 @@ use corten_apiserver::{
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, SigningOptions};
-use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
+use corten_pki::{Authority, KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -79,6 +79,12 @@ pub(crate) struct Args {
     /// What the node of this machine is called [default: the machine's own name].
     #[arg(long)]
     node_name: Option<String>,
+    /// Where the kubelet's own API is served; 0 picks a free port.
+    #[arg(long, default_value_t = 10250)]
+    kubelet_port: u16,
+    /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
+    #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
+    pod_network: String,
     /// Where pods ask for names.
     #[arg(long, default_value = "10.96.0.10")]
     cluster_dns: String,
@@ -116,13 +122,16 @@ impl Args {
     }
 
     /// What the node of this process has to be told.
-    fn node_options(&self, address: IpAddr) -> NodeOptions {
+    fn node_options(&self, address: IpAddr, authority: Arc<Authority>) -> NodeOptions {
         NodeOptions {
             name: self.node_name.clone().unwrap_or_else(agent::host_name),
-            address: address.to_string(),
+            address,
+            port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
+            pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns.clone(),
             cluster_domain: self.cluster_domain.clone(),
+            authority,
         }
     }
 
@@ -188,7 +197,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let controllers = args.controller_options(&pki)?;
-    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()));
+    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()), pki.authority.clone());
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,

@@ -3,6 +3,9 @@
 //! Never decides when: a container that is to start may still have to wait for its back-off, which whoever acts on
 //! this knows.
 
+#[cfg(test)]
+mod tests;
+
 use corten_container::{ContainerState, ContainerStatus};
 
 use crate::observed::{Observed, Sandbox};

@@ -5,6 +5,7 @@
 
 mod actions;
 mod backoff;
+mod cgroups;
 mod config;
 mod credentials;
 mod downward;
@@ -24,6 +25,7 @@ mod pod;
 mod pods;
 mod probes;
 mod resources;
+pub mod server;
 mod start;
 mod status;
 mod statuses;
@@ -39,7 +41,10 @@ use corten_base::Clock;
 use corten_client::{Caches, Client, kinds};
 use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime};
 use corten_reconcile::Recorder;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
+use cgroups::PodCgroups;
 use config::{NodeConfig, Resolver};
 use machine::Machine;
 use pods::Pods;
@@ -74,6 +79,15 @@ pub struct Parts {
 
 /// Runs the pods that are bound to this node, for as long as it is not dropped.
 pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container::Error> {
+    run_and_serve(parts, options, None).await
+}
+
+/// Runs the pods that are bound to this node and answers on the kubelet's API, for as long as it is not dropped.
+pub async fn run_and_serve(
+    parts: Parts,
+    options: Options,
+    api: Option<server::Bound>,
+) -> Result<(), corten_container::Error> {
     let version = parts.runtime.version().await?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
@@ -102,15 +116,39 @@ pub async fn run(parts: Parts, options: Options) -> Result<(), corten_container:
         tokens: tokens::Tokens::default(),
         probes: probes::Probes::default(),
         pods: Pods::default(),
+        news: Notify::new(),
         own_node,
+        cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
         host_ips: options.addresses,
+        api_port: api.as_ref().map_or(0, server::Bound::port),
         runtime_name: version.runtime_name,
     });
+    let _serves_with_this = api.map(|api| AbortOnDrop(tokio::spawn(api.serve(machine.clone()))));
     machine.caches.of(&kinds::SERVICES);
-    machine.caches.of(&machine.own_node);
+    let (network, told) = (machine.clone(), Mutex::new(String::new()));
+    machine.caches.of(&machine.own_node).subscribe(move |change| {
+        let cidrs = change.new.as_ref().map(|node| pod_cidrs(&node.tree())).unwrap_or_default();
+        if cidrs.is_empty() || std::mem::replace(&mut *told.lock(), cidrs.clone()) == cidrs {
+            return;
+        }
+        let machine = network.clone();
+        tokio::spawn(async move {
+            if let Err(error) = machine.runtime.update_pod_cidr(&cidrs).await {
+                tracing::warn!(cidrs, %error, "the runtime did not take the pods' addresses");
+            }
+            machine.news.notify_one();
+            machine.pods.wake_all();
+        });
+    });
     let wanted = machine.caches.of(&bound);
     let taking = machine.clone();
     wanted.subscribe(move |change| {
+        // Another of the same name may have come in its place.
+        if let Some(old) =
+            change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid))
+        {
+            taking.pods.drop_wish(&old.uid);
+        }
         if let Some(pod) = &change.new {
             Pods::want(&taking, Pod::new(pod.tree(), Source::Api));
         }
@@ -137,6 +175,12 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// Where the addresses of this node's pods come from.
+fn pod_cidrs(node: &corten_api::Value) -> String {
+    let cidrs = node.items_at(&["spec", "podCIDRs"]).iter().filter_map(corten_api::Value::as_str);
+    cidrs.collect::<Vec<_>>().join(",")
+}
+
 /// Removes what runs here for pods that nobody wants any more.
 async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
     let known = machine.pods.uids();
@@ -148,7 +192,7 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
         tracing::info!(pod = sandbox.metadata.name, uid, "nobody wants this pod any more");
         machine.runtime.stop_pod_sandbox(&sandbox.id).await?;
         machine.runtime.remove_pod_sandbox(&sandbox.id).await?;
-        if let Err(error) = machine.volumes.remove(uid) {
+        if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
             tracing::warn!(uid, %error, "what a pod had could not be removed");
         }
     }

@@ -6,7 +6,9 @@ use corten_base::Clock;
 use corten_client::{Caches, Client, Kind};
 use corten_container::Runtime;
 use corten_reconcile::Recorder;
+use tokio::sync::Notify;
 
+use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
 use crate::events::Teller;
 use crate::images::ImageManager;
@@ -30,10 +32,15 @@ pub(crate) struct Machine {
     pub(crate) tokens: Tokens,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
+    pub(crate) cgroups: PodCgroups,
+    /// There is something new to report about the node.
+    pub(crate) news: Notify,
     /// The node's own object, the only one it may see.
     pub(crate) own_node: Kind,
     /// The node's addresses, the primary one first.
     pub(crate) host_ips: Vec<String>,
+    /// Where the kubelet's API is; 0 if it has none.
+    pub(crate) api_port: u16,
     /// As container ids name the runtime.
     pub(crate) runtime_name: String,
 }

@@ -29,7 +29,7 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
     }
     let mut last = Value::Null;
     for beat in 1u64.. {
-        clock.sleep(BEAT).await;
+        let _ = clock.timeout(BEAT, machine.news.notified()).await;
         let result = async {
             renew(&machine).await?;
             let conditions = conditions(&machine).await;
@@ -113,7 +113,7 @@ async fn status(machine: &Machine, node: &Value) -> Value {
     value!({
         "capacity": (capacity.clone()), "allocatable": (capacity), "addresses": (addresses),
         "conditions": (conditions),
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": (i64::from(machine.api_port))}},
         "nodeInfo": {
             "architecture": (architecture()), "operatingSystem": "linux", "osImage": (os_name()),
             "kernelVersion": (text("/proc/sys/kernel/osrelease")), "machineID": (text("/etc/machine-id")),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use corten_container::ContainerEvent;
 use parking_lot::Mutex;
@@ -32,9 +33,21 @@ impl Pods {
             return;
         }
         let uid = pod.uid().to_owned();
-        let orders = Arc::new(Orders { pod: Mutex::new(pod), changed: Notify::new() });
+        let orders = Arc::new(Orders {
+            pod: Mutex::new(pod),
+            unwanted: AtomicBool::new(false),
+            changed: Notify::new(),
+        });
         state.workers.insert(uid, orders.clone());
         tokio::spawn(Worker::new(machine.clone(), orders).run());
+    }
+
+    /// Nobody wants a pod any more: what is left of it goes.
+    pub(crate) fn drop_wish(&self, uid: &str) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.unwanted.store(true, Ordering::Release);
+            orders.changed.notify_one();
+        }
     }
 
     /// Remembers which sandboxes are a pod's.
@@ -59,6 +72,17 @@ impl Pods {
         for orders in self.0.lock().workers.values() {
             orders.changed.notify_one();
         }
+    }
+
+    /// Every pod as it was last wanted.
+    pub(crate) fn all(&self) -> Vec<Pod> {
+        self.0.lock().workers.values().map(|orders| orders.pod.lock().clone()).collect()
+    }
+
+    /// The pod of a name; of two, the one that is not on its way out.
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Pod> {
+        let named = |pod: &Pod| pod.namespace() == namespace && pod.name() == name;
+        self.all().into_iter().filter(named).min_by_key(|pod| pod.deleted_at().is_some())
     }
 
     pub(crate) fn uids(&self) -> Vec<String> {

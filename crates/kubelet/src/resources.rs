@@ -6,7 +6,7 @@ use corten_api::Value;
 use corten_api::quantity::Quantity;
 use corten_container::LinuxContainerResources;
 
-use crate::pod::{Container, Pod};
+use crate::pod::{Container, Pod, Role};
 
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
@@ -45,14 +45,19 @@ impl Qos {
             Qos::BestEffort => "besteffort",
         }
     }
+
+    /// Where a pod of this class has its cgroup.
+    pub(crate) fn cgroup_of(self, uid: &str) -> String {
+        match self.cgroup() {
+            "" => format!("/kubepods/pod{uid}"),
+            class => format!("/kubepods/{class}/pod{uid}"),
+        }
+    }
 }
 
 /// A pod's cgroup, such as `/kubepods/burstable/pod<uid>`.
 pub(crate) fn cgroup_of(pod: &Pod) -> String {
-    match Qos::of(pod).cgroup() {
-        "" => format!("/kubepods/pod{}", pod.uid()),
-        class => format!("/kubepods/{class}/pod{}", pod.uid()),
-    }
+    Qos::of(pod).cgroup_of(pod.uid())
 }
 
 /// What is listed under `requests` or `limits`.
@@ -90,6 +95,43 @@ pub(crate) fn of_container(pod: &Pod, container: &Container, memory: i64) -> Lin
         oom_score_adj: oom_score(pod, resources, memory),
         ..LinuxContainerResources::default()
     }
+}
+
+/// What a pod's cgroup is given: what its containers ask for together, and a limit if each of them has one.
+pub(crate) fn of_pod(pod: &Pod) -> LinuxContainerResources {
+    let milli = |q: Quantity| q.milli_value();
+    let bytes = |q: Quantity| q.value();
+    let asked = |c: &Container| c.tree.get("resources").and_then(|r| request(r, "cpu")).map_or(0, milli);
+    let limit = |name: &'static str, amount: fn(Quantity) -> i64| {
+        move |c: &Container| c.tree.get("resources").and_then(|r| listed(r, "limits", name)).map(amount)
+    };
+    let cpu = together(pod, |c| Some(asked(c))).unwrap_or(0);
+    let cpu_limit = together(pod, limit("cpu", milli));
+    let memory_limit = together(pod, limit("memory", bytes));
+    LinuxContainerResources {
+        cpu_shares: shares(cpu),
+        cpu_quota: cpu_limit.map_or(0, quota),
+        cpu_period: if cpu_limit.is_some() { CPU_PERIOD } else { 0 },
+        memory_limit_in_bytes: memory_limit.unwrap_or(0),
+        ..LinuxContainerResources::default()
+    }
+}
+
+/// An amount of all containers together, as most of them run at the same time: those that run for good are added up,
+/// and an init container beside the sidecars before it may need more. None if one has no amount.
+fn together(pod: &Pod, amount: impl Fn(&Container) -> Option<i64>) -> Option<i64> {
+    let (mut running, mut most) = (0, 0);
+    for container in pod.initial() {
+        let own = amount(container)?;
+        match container.role {
+            Role::Sidecar => running += own,
+            _ => most = most.max(running + own),
+        }
+    }
+    for container in pod.with_role(Role::Main) {
+        running += amount(container)?;
+    }
+    Some(running.max(most))
 }
 
 /// How readily the kernel kills a container when memory runs out: the more of the node it asked for, the later.
@@ -133,6 +175,24 @@ mod tests {
         assert_eq!((none.cpu_shares, none.cpu_quota, none.cpu_period), (2, 0, 0));
         let tiny = resources("Burstable", value!({"limits": {"cpu": "1m"}}));
         assert_eq!((tiny.cpu_shares, tiny.cpu_quota), (2, 1000));
+    }
+
+    #[test]
+    fn a_pod_has_what_its_containers_have_together() {
+        let with = |cpu: &str| value!({"limits": {"cpu": (cpu), "memory": "64Mi"}});
+        let tree = value!({"spec": {
+            "initContainers": [
+                {"name": "s", "restartPolicy": "Always", "resources": (with("100m"))},
+                {"name": "i", "resources": (with("1"))},
+            ],
+            "containers": [{"name": "a", "resources": (with("200m"))}, {"name": "b", "resources": (with("300m"))}],
+        }});
+        let found = of_pod(&Pod::new(tree.clone(), Source::Api));
+        assert_eq!((found.cpu_quota, found.memory_limit_in_bytes), (110_000, 3 * 64 * 1024 * 1024));
+        let mut one_without = tree;
+        one_without.set(&["spec", "containers"], value!([{"name": "a"}]));
+        let found = of_pod(&Pod::new(one_without, Source::Api));
+        assert_eq!((found.cpu_quota, found.memory_limit_in_bytes, found.cpu_shares), (0, 0, 1126));
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Statuses {
         }
     }
 
+    /// What was told of a pod last.
+    pub(crate) fn last(&self, uid: &str) -> Option<Value> {
+        self.0.lock().get(uid).cloned()
+    }
+
     pub(crate) fn forget(&self, uid: &str) {
         self.0.lock().remove(uid);
     }

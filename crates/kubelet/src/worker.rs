@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corten_container::{AuthConfig, ContainerState, ContainerStatus};
@@ -34,8 +35,16 @@ const RETRY: Duration = Duration::from_secs(5);
 /// What a worker is told from outside.
 pub(crate) struct Orders {
     pub(crate) pod: parking_lot::Mutex<Pod>,
+    /// Nobody wants it any more.
+    pub(crate) unwanted: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
+}
+
+impl Orders {
+    fn is_unwanted(&self) -> bool {
+        self.unwanted.load(Ordering::Acquire)
+    }
 }
 
 pub(crate) struct Worker {
@@ -93,7 +102,7 @@ impl Worker {
         let mut look = Look { pod, observed, now: machine.clock.now() };
         self.expire(&look);
         let over = matches!(look.pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
-        if look.pod.deleted_at().is_some() || self.ended.is_some() || over {
+        if look.pod.deleted_at().is_some() || self.orders.is_unwanted() || self.ended.is_some() || over {
             return self.end(&mut look).await;
         }
         self.bring_on(&mut look).await
@@ -119,13 +128,15 @@ impl Worker {
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
         }
         self.tell(look, true).await?;
-        if look.pod.deleted_at().is_none() {
+        if look.pod.deleted_at().is_none() && !self.orders.is_unwanted() {
             return Ok(Next::After(RESYNC));
         }
         for sandbox in &look.observed.sandboxes {
             machine.runtime.remove_pod_sandbox(&sandbox.id).await.map_err(|e| e.to_string())?;
         }
+        machine.cgroups.remove(look.pod.uid()).map_err(|e| e.to_string())?;
         machine.volumes.remove(look.pod.uid()).map_err(|e| e.to_string())?;
+        remove_logs(&names::log_directory(&machine.config.log_root, &look.pod)).map_err(|e| e.to_string())?;
         machine.statuses.release(&machine, &look.pod).await.map_err(|e| e.to_string())?;
         machine.forget(look.pod.uid());
         Ok(Next::Gone)
@@ -146,8 +157,12 @@ impl Worker {
             self.tell(look, true).await?;
             return Ok(Next::After(RESYNC));
         }
-        let wait = self.hold_back(look, &mut todo);
         self.tell(look, false).await?;
+        self.make_way(look, &todo).await?;
+        let wait = self.hold_back(look, &mut todo);
+        if wait.is_some() {
+            self.tell(look, false).await?;
+        }
         let failed = self.act(look, &todo).await?;
         let idle = todo.kill.is_empty() && todo.start.is_empty() && todo.create_sandbox.is_none();
         if !idle {
@@ -195,14 +210,17 @@ impl Worker {
         self.waiting.insert(name.to_owned(), Waiting { reason: "CrashLoopBackOff".into(), message });
     }
 
-    /// Does it; true if something could not be done.
-    async fn act(&mut self, look: &mut Look, todo: &Actions) -> Result<bool, String> {
+    /// Ends what has to go before anything else can come.
+    async fn make_way(&mut self, look: &mut Look, todo: &Actions) -> Result<(), String> {
         let machine = self.machine.clone();
-        let teller = machine.teller(&look.pod);
         let pod_ip = look.observed.ips().first().cloned().unwrap_or_default();
+        if !todo.kill_pod && todo.kill.is_empty() {
+            return Ok(());
+        }
         if todo.kill_pod {
             if todo.create_sandbox.as_ref().is_some_and(|sandbox| sandbox.replaces) {
-                teller.normal("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+                let message = "Pod sandbox changed, it will be killed and re-created.";
+                machine.teller(&look.pod).normal("SandboxChanged", message);
             }
             kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
         }
@@ -213,6 +231,15 @@ impl Worker {
                 .await
                 .map_err(|e| e.to_string())?;
         }
+        look.observed = observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+        look.now = machine.clock.now();
+        Ok(())
+    }
+
+    /// Does it; true if something could not be done.
+    async fn act(&mut self, look: &mut Look, todo: &Actions) -> Result<bool, String> {
+        let machine = self.machine.clone();
+        let teller = machine.teller(&look.pod);
         if todo.start.is_empty() && todo.create_sandbox.is_none() {
             return Ok(false);
         }
@@ -224,6 +251,11 @@ impl Worker {
             }
         };
         if let Some(sandbox) = &todo.create_sandbox {
+            if let Err(error) = machine.cgroups.make(&look.pod) {
+                let message = format!("unable to ensure pod container exists: {error}");
+                teller.warning("FailedCreatePodContainer", message);
+                return Ok(true);
+            }
             let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
             if let Err(error) = machine.runtime.run_pod_sandbox(&config, "").await {
                 teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
@@ -312,6 +344,13 @@ impl Knowledge for Worker {
 
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
         names::is_changed(container, status)
+    }
+}
+
+fn remove_logs(directory: &str) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `ca.crt` `ca.key` | signs everything below and every node's certificate |
 //! | `apiserver.crt` `.key` | what the API server shows |
 //! | `admin.crt` `.key` | the administrator: user `system:admin`, group `system:masters` |
+//! | `apiserver-kubelet-client.crt` `.key` | what the API server shows to kubelets |
 //! | `front-proxy-ca.crt` `.key` | signs the proxies whose `X-Remote-*` headers are believed |
 //! | `sa.key` `sa.pub` | signs and verifies service-account tokens (ES256) |
 
@@ -18,7 +19,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::authority::{generate_key, parse_key};
 use crate::files::{self, Access};
 use crate::kubeconfig::Credentials;
-use crate::{Authority, Error, LeafRequest, LeafUsage, Result, Sans};
+use crate::{Authority, Error, IssuedCert, LeafRequest, LeafUsage, Result, Sans};
 
 const KEEP_TOKENS: &str = "restore it from a backup, or delete sa.key and sa.pub (every service-account token then becomes invalid)";
 const REMAKE_PUBLIC: &str = "delete it and it will be made again from sa.key at the next start";
@@ -41,6 +42,8 @@ pub struct ServerPki {
     pub admin_cert_pem: String,
     /// The administrator's key.
     pub admin_key_pem: String,
+    /// What the API server shows to kubelets.
+    pub kubelet_client: IssuedCert,
     /// The authority of front proxies; its certificates carry no identity of their own.
     pub front_proxy_authority: Authority,
     /// Signs service-account tokens.
@@ -64,6 +67,8 @@ impl ServerPki {
         let (service_account_key_pem, service_account_public_keys_pem) = service_account_keys(dir)?;
         let serving = authority.load_or_issue(dir, "apiserver", &serving_request(sans), now)?;
         let admin = authority.load_or_issue(dir, "admin", &admin_request(), now)?;
+        let kubelet_client =
+            authority.load_or_issue(dir, "apiserver-kubelet-client", &kubelet_client_request(), now)?;
         files::sync_directory(dir)?;
         Ok(ServerPki {
             ca_pem: authority.pem().to_owned(),
@@ -73,6 +78,7 @@ impl ServerPki {
             serving_cert_pem: serving.cert_pem,
             admin_cert_pem: admin.cert_pem,
             admin_key_pem: admin.key_pem,
+            kubelet_client,
             authority: Arc::new(authority),
             front_proxy_authority,
             service_account_key_pem,
@@ -104,6 +110,15 @@ fn serving_request(sans: &Sans) -> LeafRequest {
 fn admin_request() -> LeafRequest {
     LeafRequest {
         common_name: "system:admin".to_owned(),
+        organization: Some("system:masters".to_owned()),
+        sans: Sans::default(),
+        usage: LeafUsage::Client,
+    }
+}
+
+fn kubelet_client_request() -> LeafRequest {
+    LeafRequest {
+        common_name: "kube-apiserver-kubelet-client".to_owned(),
         organization: Some("system:masters".to_owned()),
         sans: Sans::default(),
         usage: LeafUsage::Client,

@@ -32,30 +32,30 @@ pub struct Event {
     pub reason: &'static str,
     pub message: String,
     /// Who tells it, as `kubectl describe` shows.
-    pub component: &'static str,
+    pub component: Str,
     /// Whom it is about, as an object reference.
     pub about: Value,
 }
 
 impl Event {
     pub fn normal(
-        component: &'static str,
+        component: impl Into<Str>,
         about: &Value,
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
         let (kind, message) = (EventKind::Normal, message.into());
-        Event { kind, reason, message, component, about: reference(about) }
+        Event { kind, reason, message, component: component.into(), about: reference(about) }
     }
 
     pub fn warning(
-        component: &'static str,
+        component: impl Into<Str>,
         about: &Value,
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
         let (kind, message) = (EventKind::Warning, message.into());
-        Event { kind, reason, message, component, about: reference(about) }
+        Event { kind, reason, message, component: component.into(), about: reference(about) }
     }
 }
 
@@ -113,7 +113,7 @@ impl Recorder {
 /// What makes two events the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Sameness {
-    component: &'static str,
+    component: Str,
     kind: EventKind,
     reason: &'static str,
     message: String,
@@ -139,7 +139,7 @@ impl Writer {
         let now = self.clock.now();
         let text = |key: &str| Str::new(event.about.str_at(&[key]).unwrap_or_default());
         let same = Sameness {
-            component: event.component,
+            component: event.component.clone(),
             kind: event.kind,
             reason: event.reason,
             message: event.message.clone(),
@@ -190,7 +190,7 @@ fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
         "metadata": {"name": (name), "namespace": (namespace)},
         "involvedObject": (event.about.clone()),
         "reason": (event.reason), "message": (event.message.as_str()), "type": (kind),
-        "source": {"component": (event.component)}, "reportingComponent": (event.component), "reportingInstance": "",
+        "source": {"component": (event.component.clone())}, "reportingComponent": (event.component.clone()), "reportingInstance": "",
         "count": 1, "firstTimestamp": (at.clone()), "lastTimestamp": (at), "eventTime": null,
     })
 }

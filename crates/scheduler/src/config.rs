@@ -12,7 +12,7 @@ use crate::framework::profile::{Plugins, Profile};
 use plugin_sets::{PluginSets, Point};
 
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

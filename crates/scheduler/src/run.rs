@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, TryAcquireError};
 use tokio::task::JoinSet;
 
-use crate::config::{Config, DEFAULT_SCHEDULER};
+use crate::config::Config;
 use crate::engine::{Change, Engine, Step};
 use crate::framework::Nomination;
 use crate::metrics::Metrics;
@@ -245,7 +245,7 @@ impl Writer {
             Ok(_) => {
                 let message = format!("Successfully assigned {} to {node}", pod.key);
                 self.recorder.record(Event::normal(
-                    DEFAULT_SCHEDULER,
+                    pod.shape.scheduler.clone(),
                     &pod.reference(),
                     "Scheduled",
                     message,
@@ -262,8 +262,12 @@ impl Writer {
 
     /// Says why a pod has no node, to people and to programs.
     async fn tell(&self, pod: &Pod, reason: &'static str, message: &str, nomination: &Nomination) {
-        let event =
-            Event::warning(DEFAULT_SCHEDULER, &pod.reference(), "FailedScheduling", truncated(message));
+        let event = Event::warning(
+            pod.shape.scheduler.clone(),
+            &pod.reference(),
+            "FailedScheduling",
+            truncated(message),
+        );
         self.recorder.record(event);
         let mut status = Value::object();
         if pod.told.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
@@ -296,7 +300,8 @@ impl Writer {
             match self.client.delete(&kinds::PODS, &victim.key, &options).await {
                 Ok(_) => {
                     let message = format!("Preempted by pod {} on node {node}", pod.uid);
-                    let event = Event::normal(DEFAULT_SCHEDULER, &victim.reference(), "Preempted", message);
+                    let event =
+                        Event::normal(pod.shape.scheduler.clone(), &victim.reference(), "Preempted", message);
                     self.recorder.record(event);
                 }
                 Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),

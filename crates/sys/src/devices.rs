@@ -123,3 +123,53 @@ fn attach(program: &File, cgroup: &File) -> io::Result<()> {
     let done = unsafe { syscall(BPF, PROG_ATTACH, &raw const attach, size_of_val(&attach)) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    /// A cgroup of version 2, for as long as it is needed.
+    struct Cgroup(PathBuf);
+
+    impl Cgroup {
+        fn new() -> Cgroup {
+            let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+            let mut unified = mounts.lines().filter(|line| line.split(' ').nth(2) == Some("cgroup2"));
+            let root = unified.next().expect("version 2 is mounted").split(' ').nth(1).unwrap();
+            let path = PathBuf::from(root).join(format!("corten-devices-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Cgroup(path)
+        }
+
+        /// Whether a program in it succeeds.
+        fn runs(&self, script: &str) -> bool {
+            let join = format!("echo $$ > {}/cgroup.procs && {script}", self.0.display());
+            let status = Command::new("sh").args(["-c", &join]).stderr(std::process::Stdio::null()).status();
+            status.unwrap().success()
+        }
+    }
+
+    impl Drop for Cgroup {
+        fn drop(&mut self) {
+            fs::remove_dir(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_kernel_asks_the_program() {
+        let cgroup = Cgroup::new();
+        let scripts =
+            ["head -c 1 /dev/zero >/dev/null", "echo x >/dev/null", "head -c 1 /dev/full >/dev/null"];
+        assert_eq!(scripts.map(|script| cgroup.runs(script)), [true, true, true]);
+        let null =
+            Allowed { block: false, major: Some(1), minor: Some(3), make: true, read: true, write: true };
+        let read_full = Allowed { minor: Some(7), make: false, write: false, ..null };
+        allow_only(&cgroup.0, &[null, read_full]).unwrap();
+        assert_eq!(scripts.map(|script| cgroup.runs(script)), [false, true, true]);
+        assert!(!cgroup.runs("echo x 1<>/dev/full"), "only reading is allowed");
+    }
+}

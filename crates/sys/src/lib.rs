@@ -1,9 +1,12 @@
 //! Where Corten meets the kernel: the only crate with unsafe code.
 //!
 //! [`supervisor`] is a program of its own, carried within this one: it holds a pod's namespaces and starts its
-//! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices.
+//! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices, [`files`] its way
+//! of telling that a file is written to. [`namespaces`] makes network namespaces.
 
 pub mod devices;
+pub mod files;
+pub mod namespaces;
 pub mod supervisor;
 pub mod terminal;
 pub mod wire;

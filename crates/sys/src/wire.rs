@@ -242,7 +242,7 @@ messages! {
         stdin_once: bool,
     }
 
-    /// How a container stands when it is asked for.
+    /// A container that runs, or has just ended.
     struct Standing {
         id: String,
         /// 0 if it has ended.
@@ -318,12 +318,10 @@ choices! {
         6 ReopenLog(String),
         /// Connect to a port of the pod.
         7 Dial(u16),
-        /// How all containers stand.
+        /// All containers that run.
         8 List(u8),
         /// End everything in the pod, and yourself.
         9 Stop(u8),
-        /// Standard input of a container ends.
-        10 CloseStdin(String),
     }
 
     /// What a supervisor says.

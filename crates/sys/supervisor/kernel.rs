@@ -2,9 +2,19 @@
 //!
 //! Everything goes through one variadic function, with numbers from one table per architecture.
 
+mod identity;
+mod messages;
+mod mounts;
+mod terminal;
+
 use std::ffi::{CString, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub(crate) use identity::*;
+pub(crate) use messages::*;
+pub(crate) use mounts::*;
+pub(crate) use terminal::*;
 
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
@@ -182,170 +192,6 @@ pub(crate) fn set_umask(mask: u32) {
     let _ = plain(number::UMASK, [i64::from(mask), 0, 0, 0, 0, 0]);
 }
 
-pub(crate) fn mount(source: &str, target: &str, kind: &str, flags: u64, options: &str) -> io::Result<()> {
-    let (source, target, kind, options) = (text(source)?, text(target)?, text(kind)?, text(options)?);
-    let pointer = |text: &CString| if text.is_empty() { 0 } else { text.as_ptr() as i64 };
-    let arguments = [pointer(&source), pointer(&target), pointer(&kind), flags as i64, pointer(&options), 0];
-    // SAFETY: the texts outlive the call; absent ones are null, as the kernel allows.
-    unsafe { call(number::MOUNT, arguments) }.map(drop)
-}
-
-pub(crate) fn detach(target: &str) -> io::Result<()> {
-    const MNT_DETACH: i64 = 2;
-    let target = text(target)?;
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::UMOUNT, [target.as_ptr() as i64, MNT_DETACH, 0, 0, 0, 0]) }.map(drop)
-}
-
-/// The current folder becomes the root; the old root lies on top of it until it is detached.
-pub(crate) fn pivot_root_here() -> io::Result<()> {
-    let here = text(".")?;
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::PIVOT_ROOT, [here.as_ptr() as i64, here.as_ptr() as i64, 0, 0, 0, 0]) }.map(drop)
-}
-
-/// A copy of what is mounted at a path, to be attached elsewhere.
-pub(crate) fn copy_mount(path: &str, recursive: bool) -> io::Result<OwnedFd> {
-    const OPEN_TREE_CLONE: u64 = 1;
-    let flags = OPEN_TREE_CLONE | O_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
-    let path = text(path)?;
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::OPEN_TREE, [AT_FDCWD, path.as_ptr() as i64, flags as i64, 0, 0, 0]) }.map(owned)
-}
-
-pub(crate) fn attach_mount(copy: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
-    const BOTH_EMPTY: i64 = 0x4 | 0x40;
-    let nothing = text("")?;
-    let (from, to) = (i64::from(copy.as_raw_fd()), i64::from(target.as_raw_fd()));
-    let pointer = nothing.as_ptr() as i64;
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::MOVE_MOUNT, [from, pointer, to, pointer, BOTH_EMPTY, 0]) }.map(drop)
-}
-
-/// Makes a mount and everything below it read-only.
-pub(crate) fn make_read_only(target: &OwnedFd) -> io::Result<()> {
-    const MOUNT_ATTR_RDONLY: u64 = 1;
-    let attributes = [MOUNT_ATTR_RDONLY, 0, 0, 0];
-    let nothing = text("")?;
-    let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as i64;
-    let arguments = [
-        i64::from(target.as_raw_fd()),
-        nothing.as_ptr() as i64,
-        flags,
-        address(&attributes),
-        size_of_val(&attributes) as i64,
-        0,
-    ];
-    // SAFETY: text and attributes outlive the call, and the size is theirs.
-    unsafe { call(number::MOUNT_SETATTR, arguments) }.map(drop)
-}
-
-/// Opens a path as if `root` were the root: no link leads out.
-pub(crate) fn open_within(root: &OwnedFd, path: &str, flags: u64) -> io::Result<OwnedFd> {
-    const RESOLVE_IN_ROOT: u64 = 0x10;
-    let how = [flags | O_CLOEXEC, 0, RESOLVE_IN_ROOT];
-    let path = text(path)?;
-    let arguments =
-        [i64::from(root.as_raw_fd()), path.as_ptr() as i64, address(&how), size_of_val(&how) as i64, 0, 0];
-    // SAFETY: text and instructions outlive the call, and the size is theirs.
-    unsafe { call(number::OPENAT2, arguments) }.map(owned)
-}
-
-pub(crate) fn make_folder_at(folder: &OwnedFd, name: &str) -> io::Result<()> {
-    let name = text(name)?;
-    let arguments = [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, 0o755, 0, 0, 0];
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::MKDIRAT, arguments) }.map(drop)
-}
-
-/// Makes a file or device; the mode says which.
-pub(crate) fn make_node_at(
-    folder: &OwnedFd,
-    name: &str,
-    mode: u32,
-    major: u32,
-    minor: u32,
-) -> io::Result<()> {
-    let (major, minor) = (u64::from(major), u64::from(minor));
-    let device = ((major & 0xfff) << 8) | (minor & 0xff) | ((minor & !0xff) << 12) | ((major & !0xfff) << 32);
-    let name = text(name)?;
-    let arguments =
-        [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, i64::from(mode), device as i64, 0, 0];
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::MKNODAT, arguments) }.map(drop)
-}
-
-pub(crate) fn change_owner_at(folder: &OwnedFd, name: &str, uid: u32, gid: u32) -> io::Result<()> {
-    let name = text(name)?;
-    let arguments =
-        [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, i64::from(uid), i64::from(gid), 0, 0];
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::FCHOWNAT, arguments) }.map(drop)
-}
-
-pub(crate) fn make_link_at(target: &str, folder: &OwnedFd, name: &str) -> io::Result<()> {
-    let (target, name) = (text(target)?, text(name)?);
-    let arguments = [target.as_ptr() as i64, i64::from(folder.as_raw_fd()), name.as_ptr() as i64, 0, 0, 0];
-    // SAFETY: the texts outlive the call.
-    unsafe { call(number::SYMLINKAT, arguments) }.map(drop)
-}
-
-pub(crate) fn set_groups(groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the list outlives the call and has this length.
-    unsafe { call(number::SETGROUPS, [groups.len() as i64, groups.as_ptr() as i64, 0, 0, 0, 0]) }.map(drop)
-}
-
-pub(crate) fn set_user(uid: u32, gid: u32) -> io::Result<()> {
-    let (uid, gid) = (i64::from(uid), i64::from(gid));
-    plain(number::SETRESGID, [gid, gid, gid, 0, 0, 0])?;
-    plain(number::SETRESUID, [uid, uid, uid, 0, 0, 0]).map(drop)
-}
-
-const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
-
-/// The capabilities that this process may have.
-pub(crate) fn permitted() -> io::Result<u64> {
-    let header = CAPABILITIES;
-    let mut sets = [0u32; 6];
-    // SAFETY: header and sets are of the version's layout and outlive the call.
-    unsafe { call(number::CAPGET, [address(&header), address_mut(&mut sets), 0, 0, 0, 0]) }?;
-    Ok(u64::from(sets[1]) | u64::from(sets[4]) << 32)
-}
-
-pub(crate) fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Result<()> {
-    let (header, low, high) = (CAPABILITIES, |set: u64| set as u32, |set: u64| (set >> 32) as u32);
-    let sets = [
-        low(effective),
-        low(permitted),
-        low(inheritable),
-        high(effective),
-        high(permitted),
-        high(inheritable),
-    ];
-    // SAFETY: header and sets are of the version's layout and outlive the call.
-    unsafe { call(number::CAPSET, [address(&header), address(&sets), 0, 0, 0, 0]) }.map(drop)
-}
-
-pub(crate) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
-    let limit = [soft, hard];
-    // SAFETY: the limit outlives the call.
-    unsafe { call(number::PRLIMIT, [0, i64::from(resource), address(&limit), 0, 0, 0]) }.map(drop)
-}
-
-/// Confines this process, and everything it becomes, to what the program allows.
-pub(crate) fn confine(program: &[u64], flags: u32) -> io::Result<()> {
-    #[repr(C)]
-    struct Filter {
-        length: u16,
-        instructions: *const u64,
-    }
-    const SET_FILTER: i64 = 1;
-    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
-    let filter = Filter { length, instructions: program.as_ptr() };
-    // SAFETY: the filter and its instructions outlive the call.
-    unsafe { call(number::SECCOMP, [SET_FILTER, i64::from(flags), address(&filter), 0, 0, 0]) }.map(drop)
-}
-
 /// Becomes another program.
 pub(crate) fn execute(path: &str, args: &[String], env: &[String]) -> io::Error {
     let run = || -> io::Result<()> {
@@ -428,119 +274,6 @@ pub(crate) fn set_non_blocking(descriptor: &OwnedFd) -> io::Result<()> {
     let raw = i64::from(descriptor.as_raw_fd());
     let flags = plain(number::FCNTL, [raw, GET, 0, 0, 0, 0])?;
     plain(number::FCNTL, [raw, SET, flags | NON_BLOCKING, 0, 0, 0]).map(drop)
-}
-
-/// Two connected sockets that keep messages apart.
-pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    const AF_UNIX: i64 = 1;
-    const SEQPACKET: i64 = 5;
-    let mut ends = [0i32; 2];
-    // SAFETY: there is room for both ends.
-    unsafe {
-        call(number::SOCKETPAIR, [AF_UNIX, SEQPACKET | O_CLOEXEC as i64, 0, address_mut(&mut ends), 0, 0])
-    }?;
-    Ok((owned(i64::from(ends[0])), owned(i64::from(ends[1]))))
-}
-
-#[repr(C)]
-struct Message {
-    name: u64,
-    name_length: u64,
-    parts: Argument,
-    part_count: usize,
-    control: Argument,
-    control_length: usize,
-    flags: u64,
-}
-
-/// A header and up to four descriptors, as the kernel lays them out.
-#[repr(C, align(8))]
-struct Passed {
-    length: usize,
-    level: i32,
-    kind: i32,
-    descriptors: [RawFd; 4],
-}
-
-const HEADER: usize = 16;
-const RIGHTS: (i32, i32) = (1, 1);
-
-/// Sends bytes and up to four descriptors; how many bytes went.
-pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<usize> {
-    const QUIETLY_WITHOUT_WAITING: i64 = 0x4000 | 0x40;
-    let part = [bytes.as_ptr() as i64, bytes.len() as i64];
-    let mut control =
-        Passed { length: HEADER + 4 * passed.len(), level: RIGHTS.0, kind: RIGHTS.1, descriptors: [-1; 4] };
-    for (slot, descriptor) in control.descriptors.iter_mut().zip(passed) {
-        *slot = descriptor.as_raw_fd();
-    }
-    let has = !passed.is_empty();
-    let message = Message {
-        name: 0,
-        name_length: 0,
-        parts: address(&part),
-        part_count: 1,
-        control: if has { address(&control) } else { 0 },
-        control_length: if has { control.length.next_multiple_of(8) } else { 0 },
-        flags: 0,
-    };
-    let arguments = [i64::from(socket.as_raw_fd()), address(&message), QUIETLY_WITHOUT_WAITING, 0, 0, 0];
-    // SAFETY: the message and everything it points to outlive the call.
-    unsafe { call(number::SENDMSG, arguments) }.map(|sent| sent as usize)
-}
-
-/// Receives bytes and up to four descriptors, without waiting.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    passed: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
-    const WITHOUT_WAITING: i64 = 0x40 | 0x4000_0000;
-    let part = [bytes.as_mut_ptr() as i64, bytes.len() as i64];
-    let mut control = Passed { length: 0, level: 0, kind: 0, descriptors: [-1; 4] };
-    let mut message = Message {
-        name: 0,
-        name_length: 0,
-        parts: address(&part),
-        part_count: 1,
-        control: address_mut(&mut control),
-        control_length: size_of::<Passed>(),
-        flags: 0,
-    };
-    let arguments = [i64::from(socket.as_raw_fd()), address_mut(&mut message), WITHOUT_WAITING, 0, 0, 0];
-    // SAFETY: the message and everything it points to outlive the call, with room for what is received.
-    let received = unsafe { call(number::RECVMSG, arguments) }?;
-    if message.control_length > HEADER && (control.level, control.kind) == RIGHTS {
-        let count = control.length.saturating_sub(HEADER) / 4;
-        passed.extend(control.descriptors.iter().take(count).map(|&descriptor| owned(i64::from(descriptor))));
-    }
-    Ok(received as usize)
-}
-
-/// A new terminal: its master, and its other side.
-pub(crate) fn open_terminal(columns: u16, rows: u16) -> io::Result<(OwnedFd, OwnedFd)> {
-    const UNLOCK: i64 = 0x4004_5431;
-    const PEER: i64 = 0x5441;
-    const SIZE: i64 = 0x5414;
-    const READ_WRITE_NO_CONTROL: i64 = 0o2 | 0o400 | O_CLOEXEC as i64;
-    let master = OwnedFd::from(std::fs::File::options().read(true).write(true).open("/dev/ptmx")?);
-    let raw = i64::from(master.as_raw_fd());
-    let unlocked = 0i32;
-    // SAFETY: the argument outlives the call.
-    unsafe { call(number::IOCTL, [raw, UNLOCK, address(&unlocked), 0, 0, 0]) }?;
-    let peer = plain(number::IOCTL, [raw, PEER, READ_WRITE_NO_CONTROL, 0, 0, 0]).map(owned)?;
-    if columns > 0 && rows > 0 {
-        let size = [rows, columns, 0, 0];
-        // SAFETY: the size outlives the call.
-        unsafe { call(number::IOCTL, [raw, SIZE, address(&size), 0, 0, 0]) }?;
-    }
-    Ok((master, peer))
-}
-
-/// The terminal on standard input controls this session.
-pub(crate) fn take_terminal() -> io::Result<()> {
-    const CONTROL: i64 = 0x540e;
-    plain(number::IOCTL, [0, CONTROL, 0, 0, 0, 0]).map(drop)
 }
 
 /// Puts a descriptor in the place of another, such as standard output.

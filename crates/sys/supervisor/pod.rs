@@ -162,7 +162,6 @@ impl Pod {
             Request::ReopenLog(id) => {
                 self.find(&id)?.reopen_log().during(|| "reopening the log".to_owned())?;
             }
-            Request::CloseStdin(id) => self.find(&id)?.close_input(),
             Request::Dial(port) => passed.push(dial(port).map_err(|error| words(&error))?),
         }
         self.answer(asker, &Answer::Done((0, passed.len() as u8)), passed);

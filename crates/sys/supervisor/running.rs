@@ -147,12 +147,6 @@ impl Running {
         self.input.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    pub(crate) fn close_input(&mut self) {
-        if !self.has_terminal {
-            self.input = None;
-        }
-    }
-
     pub(crate) fn reopen_log(&mut self) -> io::Result<()> {
         if self.log.is_some() {
             self.log = Some(log::open(&self.log_path)?);

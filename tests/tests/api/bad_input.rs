@@ -75,7 +75,7 @@ fn garbage_on_every_endpoint_is_refused() {
     check_alive(client);
 }
 
-/// Subresources answered by parts that do not exist yet: 503 whatever is sent.
+/// Subresources that are answered elsewhere: there is nobody to answer here.
 fn is_unserved(subresource: &str) -> bool {
     ["attach", "exec", "log", "portforward", "proxy", "token"].contains(&subresource)
 }

@@ -117,7 +117,7 @@ pub(crate) fn authorize(backend: &Backend, asked: &Attributes<'_>) -> Decision {
 }
 
 /// Refuses what is not allowed.
-fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), Status> {
+pub(crate) fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), Status> {
     match authorizer.authorize(asked) {
         Decision::Allow(_) => Ok(()),
         Decision::Deny(reason) | Decision::NoOpinion(reason) => Err(refusal(asked, &reason)),

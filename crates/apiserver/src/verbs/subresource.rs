@@ -1,5 +1,5 @@
 //! Subresources: `status` and its like are the object through another door; `binding`, `eviction` and `scale`
-//! are objects of their own, in files of their own.
+//! are objects of their own, in files of their own. Those that are answered elsewhere never come here; see `connect`.
 
 use corten_api::resources::{self, Subresource};
 use corten_api::{Status, Value};
@@ -18,7 +18,7 @@ pub(crate) async fn call(
 ) -> Result<Answer, Status> {
     let whole = subresource.group_version.is_none() && subresource.kind == call.served.kind();
     match (subresource.name, verb) {
-        (_, "get") if whole && subresource.name != "log" => list::get(call),
+        (_, "get") if whole => list::get(call),
         (name, "update") if whole => write::update(call, name).await,
         (name, "patch") if whole => patch_verb::patch(call, name).await,
         ("scale", "get") => scale::get(call),
@@ -26,21 +26,8 @@ pub(crate) async fn call(
         ("binding", "create") => binding::bind(call).await,
         ("eviction", "create") => eviction::evict(call).await,
         ("token", "create") => token::create(call).await,
-        _ => Err(needs_more(call, subresource.name)?),
+        _ => Err(Status::method_not_allowed()),
     }
-}
-
-/// What is said of subresources whose other end does not run here.
-fn needs_more(call: &Call, subresource: &str) -> Result<Status, Status> {
-    let object = current(call)?.tree;
-    let assigned = object.str_at(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
-    if matches!(subresource, "exec" | "attach" | "portforward") && !assigned {
-        return Ok(Status::bad_request(format!("pod {} does not have a host assigned", call.at.name)));
-    }
-    Ok(Status::unavailable(format!(
-        "{}/{subresource} needs a part of the cluster that is not running here",
-        call.served.name()
-    )))
 }
 
 pub(super) fn current(call: &Call) -> Result<Current, Status> {

@@ -70,8 +70,8 @@ pub struct LinuxPodSandboxConfig {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PodSandboxState {
-    Ready,
     #[default]
+    Ready,
     NotReady,
 }
 

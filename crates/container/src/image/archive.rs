@@ -4,8 +4,9 @@
 //! content store, and what the files mean is decided at the end. What turns out to mean nothing is swept away.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, Read};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,13 @@ use super::*;
 pub struct Imported {
     pub id: Digest,
     pub names: Vec<String>,
+}
+
+/// An archive of a folder, and what it held.
+#[derive(Debug)]
+pub struct ImportedFile {
+    pub path: PathBuf,
+    pub images: Result<Vec<Imported>, ImageError>,
 }
 
 /// One image of a Docker archive.
@@ -57,6 +65,33 @@ impl Store {
         for (target, names) in images {
             let record = self.add(&target, &names, &Platform::here(), &incoming)?;
             imported.push(Imported { id: record.id, names: names.iter().map(ToString::to_string).collect() });
+        }
+        Ok(imported)
+    }
+
+    /// Takes in every archive of a folder that was not taken in before, or has changed since. One that is bad does
+    /// not keep the others out.
+    pub fn import_folder(&self, folder: &Path) -> Result<Vec<ImportedFile>, ImageError> {
+        let mut imported = Vec::new();
+        let mut files = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(imported),
+            other => other.at("listing", folder)?.collect::<io::Result<Vec<_>>>().at("listing", folder)?,
+        };
+        files.sort_by_key(fs::DirEntry::file_name);
+        for path in files.iter().map(fs::DirEntry::path).filter(|path| is_archive(path)) {
+            let stamp = stamp(&path).at("reading", &path)?;
+            let name = path.to_string_lossy().into_owned();
+            if self.index.read(|known| known.archives.get(&name) == Some(&stamp))? {
+                continue;
+            }
+            let images = fs::File::open(&path).at("opening", &path).and_then(|file| self.import(file));
+            if images.is_ok() {
+                self.index.update(|known| {
+                    known.archives.insert(name, stamp);
+                    Ok(())
+                })?;
+            }
+            imported.push(ImportedFile { path, images });
         }
         Ok(imported)
     }
@@ -161,6 +196,18 @@ impl Files {
     fn blob(&self, path: &str) -> Option<&(Digest, u64)> {
         self.blobs.get(path).or_else(|| self.blobs.get(self.links.get(path)?))
     }
+}
+
+fn is_archive(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// Tells a file from what was at its place before.
+fn stamp(path: &Path) -> io::Result<String> {
+    use std::os::unix::fs::MetadataExt;
+    let data = fs::metadata(path)?;
+    Ok(format!("{} {}.{}", data.size(), data.mtime(), data.mtime_nsec()))
 }
 
 fn tags(saved: &Saved) -> Vec<Reference> {

@@ -23,6 +23,8 @@ pub(super) struct Known {
     /// Stacks of layers by chain id, and the folder of the topmost.
     pub(super) layers: BTreeMap<Digest, u64>,
     pub(super) next_layer: u64,
+    /// Files that were taken in by themselves, and what they looked like.
+    pub(super) archives: BTreeMap<String, String>,
 }
 
 /// An image that is here, whole and unpacked.

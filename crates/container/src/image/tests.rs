@@ -248,3 +248,24 @@ fn indexes_lead_to_this_machine() {
     index.manifests.push(entry("c", platform("linux", &here.architecture)));
     assert_eq!(index.choose(&here).unwrap().digest, Digest::of(b"c"));
 }
+
+#[test]
+fn folders_of_archives_are_taken_in_once() {
+    let (_folder, store) = store();
+    let archives = tempfile::tempdir().unwrap();
+    let import = || {
+        let found = store.import_folder(archives.path()).unwrap();
+        let files =
+            found.into_iter().map(|file| (file.path.file_name().unwrap().to_owned(), file.images.is_ok()));
+        files.collect::<Vec<_>>()
+    };
+    assert!(store.import_folder(Path::new("/not/there")).unwrap().is_empty());
+    fs::write(archives.path().join("a.tar.gz"), gzip(&docker("a:1", &[layer(&["a one"])]))).unwrap();
+    fs::write(archives.path().join("bad.tar"), "nothing").unwrap();
+    fs::write(archives.path().join("readme"), "nothing").unwrap();
+    assert_eq!(import(), [("a.tar.gz".into(), true), ("bad.tar".into(), false)]);
+    assert_eq!(import(), [("bad.tar".into(), false)]);
+    fs::write(archives.path().join("bad.tar"), docker("b:1", &[layer(&["b two"])])).unwrap();
+    assert_eq!(import(), [("bad.tar".into(), true)]);
+    assert!(store.find("b:1").unwrap().is_some());
+}

@@ -123,12 +123,15 @@ impl Native {
             Ok(pid) => {
                 let started_at = records::read_started(&self.container_folder(id)).map(|(_, at)| at);
                 let started_at = started_at.unwrap_or_else(|| self.0.options.clock.now());
-                if let Some(container) = self.0.state.lock().containers.get_mut(id)
-                    && container.phase == Phase::Starting
-                {
-                    container.phase = Phase::Running { pid, started_at };
-                }
+                let mut state = self.0.state.lock();
                 self.tell(id, &record.sandbox_id, ContainerEventKind::Started);
+                match state.containers.get_mut(id) {
+                    Some(container) if container.phase == Phase::Starting => {
+                        container.phase = Phase::Running { pid, started_at };
+                    }
+                    // It has ended already.
+                    _ => self.tell(id, &record.sandbox_id, ContainerEventKind::Stopped),
+                }
                 Ok(())
             }
             Err(error) => {
@@ -142,11 +145,12 @@ impl Native {
         let ended = Ended::not_started(error, self.0.options.clock.now());
         record.start_failure = Some(ended.clone());
         records::write(&self.container_folder(&record.id), &record)?;
-        let id = record.id.clone();
+        let (id, sandbox_id) = (record.id.clone(), record.sandbox_id.clone());
         if let Some(container) = self.0.state.lock().containers.get_mut(&id) {
             container.record = record;
         }
         self.ended(&id, ended);
+        self.tell(&id, &sandbox_id, ContainerEventKind::Stopped);
         Ok(())
     }
 

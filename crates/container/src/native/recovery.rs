@@ -1,5 +1,6 @@
 //! Finds what was running before this process was.
 
+use corten_sys::wire::{Answer, Request, Standing};
 use tokio::sync::{mpsc, watch};
 
 use super::link::{Link, Told};
@@ -44,23 +45,34 @@ impl Native {
             sandbox.link = Some(link.clone());
         }
         tokio::spawn(self.clone().follow(sandbox_id.to_owned(), told));
-        // What ended before we listened was written down, and nothing is missed since.
-        self.catch_up(sandbox_id);
+        // Nothing is missed from here on; what happened before is what is not as we know it.
+        if let Answer::Standings(running) = link.ask(&Request::List(0), &[]).await?.answer {
+            self.catch_up(sandbox_id, &running);
+        }
         Ok(link)
     }
 
-    fn catch_up(&self, sandbox_id: &str) {
-        let running: Vec<ContainerRecord> = {
-            let state = self.0.state.lock();
-            let here = |c: &&Container| {
-                c.record.sandbox_id == sandbox_id && matches!(c.phase, Phase::Running { .. })
-            };
-            state.containers.values().filter(here).map(|c| c.record.clone()).collect()
-        };
-        for record in running {
-            if let Some(ended) = records::read_exit(&self.container_folder(&record.id)) {
-                self.ended(&record.id, ended);
+    fn catch_up(&self, sandbox_id: &str, running: &[Standing]) {
+        let now = self.0.options.clock.now();
+        let mut ended = Vec::new();
+        {
+            let mut state = self.0.state.lock();
+            for container in state.containers.values_mut().filter(|c| c.record.sandbox_id == sandbox_id) {
+                let id = &container.record.id;
+                let stands = running.iter().find(|standing| standing.id == *id);
+                match (&container.phase, stands) {
+                    (Phase::Running { started_at, .. }, None) => ended.push((id.clone(), *started_at)),
+                    // Whoever started it was gone before they heard that it runs.
+                    (Phase::Created, Some(standing)) => {
+                        container.phase = Phase::Running { pid: standing.pid, started_at: now };
+                    }
+                    _ => {}
+                }
             }
+        }
+        for (id, started_at) in ended {
+            let written = records::read_exit(&self.container_folder(&id));
+            self.ended(&id, written.unwrap_or_else(|| Ended::unseen(Some(started_at), now)));
         }
     }
 
@@ -117,18 +129,20 @@ impl Native {
         }
     }
 
-    /// Notes that a container ended, once, and tells.
+    /// Notes that a container ended, once, and tells. Of one that is still being started, its starter tells: first
+    /// that it started.
     pub(super) fn ended(&self, id: &str, ended: Ended) {
-        let sandbox_id = {
-            let mut state = self.0.state.lock();
-            let Some(container) = state.containers.get_mut(id) else { return };
-            if matches!(container.phase, Phase::Exited(_)) {
-                return;
-            }
-            container.phase = Phase::Exited(ended);
-            container.ended.send_replace(true);
-            container.record.sandbox_id.clone()
-        };
-        self.tell(id, &sandbox_id, ContainerEventKind::Stopped);
+        let mut state = self.0.state.lock();
+        let Some(container) = state.containers.get_mut(id) else { return };
+        let before = std::mem::replace(&mut container.phase, Phase::Exited(ended));
+        if let Phase::Exited(first) = before {
+            container.phase = Phase::Exited(first);
+            return;
+        }
+        container.ended.send_replace(true);
+        if before != Phase::Starting {
+            // Told while nobody else can: what is told is in order.
+            self.tell(id, &container.record.sandbox_id, ContainerEventKind::Stopped);
+        }
     }
 }

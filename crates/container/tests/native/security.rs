@@ -155,3 +155,68 @@ async fn privileged_containers_have_everything() {
     assert!(!text.contains(DEFAULT_CAPABILITIES), "{text}");
     node.end().await;
 }
+
+/// A folder of the node that is mounted and shared, until it is dropped.
+struct SharedFolder(std::path::PathBuf);
+
+impl SharedFolder {
+    fn new(path: std::path::PathBuf) -> SharedFolder {
+        fs::create_dir_all(&path).unwrap();
+        let folder = SharedFolder(path);
+        folder.mount(&["-t", "tmpfs", "tmpfs"]);
+        folder.mount(&["--make-shared"]);
+        folder
+    }
+
+    fn mount(&self, how: &[&str]) {
+        let status = std::process::Command::new("mount").args(how).arg(&self.0).status().unwrap();
+        assert!(status.success(), "mount {how:?}");
+    }
+}
+
+impl Drop for SharedFolder {
+    fn drop(&mut self) {
+        let _ =
+            std::process::Command::new("umount").args(["--recursive".as_ref(), self.0.as_os_str()]).status();
+    }
+}
+
+#[tokio::test]
+async fn mounts_propagate_as_asked() {
+    let node = Node::new().await;
+    let folder = SharedFolder::new(node.path().join("shared"));
+    let (sandbox, pod) = node.run_pod("propagation").await;
+    let mut containers = Vec::new();
+    for (name, propagation) in [
+        ("private", MountPropagation::Private),
+        ("slave", MountPropagation::HostToContainer),
+        ("shared", MountPropagation::Bidirectional),
+    ] {
+        let mut config = container(name, "sleep 1000");
+        config.linux.security_context.privileged = true;
+        let host_path = folder.0.to_string_lossy().into_owned();
+        config.mounts =
+            vec![Mount { container_path: "/v".to_owned(), host_path, propagation, ..Mount::default() }];
+        containers.push(node.start(&sandbox, &pod, &config).await);
+    }
+    let outer = folder.0.join("outer");
+    fs::create_dir(&outer).unwrap();
+    let status =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&outer).status().unwrap();
+    assert!(status.success());
+    fs::write(outer.join("file"), "").unwrap();
+    let mut seen = Vec::new();
+    for id in &containers {
+        seen.push(node.exec(id, "ls /v/outer/file").await.exit_code == 0);
+        let script = format!("mkdir /v/{0} && mount -t tmpfs inner /v/{0}", &id[..8]);
+        let made = node.exec(id, &script).await;
+        assert_eq!(made.exit_code, 0, "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    assert_eq!(seen, [false, true, true], "what the node mounts");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let back: Vec<bool> =
+        containers.iter().map(|id| mounts.contains(&format!("shared/{}", &id[..8]))).collect();
+    assert_eq!(back, [false, false, true], "what containers mount");
+    drop(folder);
+    node.end().await;
+}

@@ -1,7 +1,7 @@
 //! A runtime in a folder of its own, an image made of busybox, and the promise that nothing is left in the end.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,6 @@ use corten_base::Clock;
 use corten_container::native::network::LoopbackOnly;
 use corten_container::native::{Native, Options, cgroup::Cgroups};
 use corten_container::*;
-
-const APPLETS: [&str; 20] = [
-    "sh", "sleep", "cat", "echo", "ls", "id", "env", "hostname", "stty", "nc", "touch", "true", "ps", "dd",
-    "head", "mount", "grep", "mkdir", "tail", "ip",
-];
 
 /// How long anything may take; tests wait for what happens, not for this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +23,7 @@ impl Node {
     pub(crate) async fn new() -> Node {
         let folder = tempfile::tempdir().unwrap();
         let runtime = open(folder.path()).await;
-        runtime.store().import(archive().as_slice()).unwrap();
+        runtime.store().import(crate::busybox::archive(&["busybox:latest"]).as_slice()).unwrap();
         let name = folder.path().file_name().unwrap().to_string_lossy().replace('.', "");
         Node { runtime, folder, parent: format!("/corten-test-{name}") }
     }
@@ -136,6 +131,15 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// A test that failed leaves nothing running either.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Cgroups::detect().and_then(|cgroups| cgroups.remove(&self.parent));
+        }
+    }
+}
+
 async fn open(data_dir: &Path) -> Native {
     let options = Options {
         data_dir: data_dir.to_owned(),
@@ -176,64 +180,4 @@ pub(crate) fn text_of(log: &str) -> String {
         }
     }
     text
-}
-
-/// An image as `docker save` would write it.
-fn archive() -> Vec<u8> {
-    let layer = layer();
-    let digest = image::Digest::of(&layer);
-    let config = format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["FROM_IMAGE=yes"],"Cmd":["sh"],"Volumes":null}},
-            "rootfs":{{"type":"layers","diff_ids":["{digest}"]}}}}"#
-    );
-    let manifest = r#"[{"Config":"config.json","RepoTags":["busybox:latest"],"Layers":["layer.tar"]}]"#;
-    let mut archive = tar::Builder::new(Vec::new());
-    for (path, bytes) in
-        [("config.json", config.as_bytes()), ("layer.tar", &layer), ("manifest.json", manifest.as_bytes())]
-    {
-        add(&mut archive, path, 0o644, bytes);
-    }
-    archive.into_inner().unwrap()
-}
-
-fn layer() -> Vec<u8> {
-    let mut layer = tar::Builder::new(Vec::new());
-    add(&mut layer, "bin/busybox", 0o755, &fs::read(busybox()).unwrap());
-    for applet in APPLETS {
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(tar::EntryType::Symlink);
-        owned(&mut header);
-        header.set_size(0);
-        layer.append_link(&mut header, format!("bin/{applet}"), "busybox").unwrap();
-    }
-    add(
-        &mut layer,
-        "etc/passwd",
-        0o644,
-        b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:web:/home/web:/bin/sh\n",
-    );
-    add(&mut layer, "etc/group", 0o644, b"root:x:0:\nlog:x:40:web\n");
-    layer.into_inner().unwrap()
-}
-
-fn add(archive: &mut tar::Builder<Vec<u8>>, path: &str, mode: u32, bytes: &[u8]) {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(bytes.len() as u64);
-    owned(&mut header);
-    header.set_mode(mode);
-    archive.append_data(&mut header, path, bytes).unwrap();
-}
-
-/// As every tar writes it.
-fn owned(header: &mut tar::Header) {
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_mode(0o777);
-}
-
-fn busybox() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("busybox")).find(|file| file.exists());
-    found.expect("busybox-static is installed")
 }

@@ -35,12 +35,11 @@ impl Bar {
 }
 
 fn line(image: &str, progress: PullProgress) -> String {
-    let done = if progress.total_bytes == 0 {
-        0
-    } else {
-        usize::try_from(progress.bytes.min(progress.total_bytes) * WIDTH as u64 / progress.total_bytes)
-            .unwrap_or(WIDTH)
-    };
+    let filled = progress.bytes.min(progress.total_bytes) * WIDTH as u64;
+    let done = filled
+        .checked_div(progress.total_bytes)
+        .and_then(|done| usize::try_from(done).ok())
+        .unwrap_or_default();
     let bar = "=".repeat(done) + &" ".repeat(WIDTH - done);
     let (bytes, total) = (size(progress.bytes), size(progress.total_bytes));
     format!("{image} [{bar}] {bytes} of {total}, {} of {} parts", progress.layers, progress.total_layers)

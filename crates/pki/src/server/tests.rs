@@ -22,9 +22,11 @@ use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
-const FILES: [&str; 10] = [
+const FILES: [&str; 12] = [
     "admin.crt",
     "admin.key",
+    "apiserver-kubelet-client.crt",
+    "apiserver-kubelet-client.key",
     "apiserver.crt",
     "apiserver.key",
     "ca.crt",
@@ -170,7 +172,14 @@ fn leaves_near_their_end_are_replaced() {
     let before = contents(dir.path());
     let later = now + 340 * DAY;
     let pki = load(dir.path(), later);
-    let leaves = ["admin.crt", "admin.key", "apiserver.crt", "apiserver.key"];
+    let leaves = [
+        "admin.crt",
+        "admin.key",
+        "apiserver-kubelet-client.crt",
+        "apiserver-kubelet-client.key",
+        "apiserver.crt",
+        "apiserver.key",
+    ];
     assert_eq!(changed(&before, &contents(dir.path())), leaves);
     verify_server(&pki, "localhost", later + 300 * DAY).unwrap();
 }

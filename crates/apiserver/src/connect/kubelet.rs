@@ -1,0 +1,129 @@
+//! Where the kubelet of a node is, and the certificates by which it and this server know each other.
+
+use std::sync::Arc;
+
+use corten_api::{Status, Value};
+use corten_pki::{ServerPki, pem_certificates};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::backend::Backend;
+use super::forward::unchecked;
+use crate::call::Call;
+
+const DEFAULT_PORT: i64 = 10250;
+/// Addresses are more likely to be reachable than names.
+const PREFERRED: [&str; 5] = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"];
+
+/// Why kubelets cannot be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("the certificates for speaking to kubelets are not PEM")]
+    Pem(#[source] corten_pki::Error),
+    #[error("the authority of kubelets cannot be used")]
+    Authority(#[source] rustls::client::VerifierBuilderError),
+    #[error("the certificate for speaking to kubelets cannot be used")]
+    Certificate(#[source] rustls::Error),
+}
+
+/// How kubelets are spoken to.
+pub(crate) struct Kubelets {
+    checked: Arc<ClientConfig>,
+    /// For whoever asks not to have the kubelet's certificate checked.
+    unchecked: Arc<ClientConfig>,
+    /// For what pods and services serve: nobody knows who vouches for them.
+    anybody: Arc<ClientConfig>,
+}
+
+impl Kubelets {
+    pub(crate) fn new(pki: &ServerPki) -> Result<Kubelets, TlsError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(pem_certificates(&pki.ca_pem).map_err(TlsError::Pem)?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(TlsError::Authority)?;
+        let any = unchecked(&provider);
+        let with_certificate = |verifier| config(&provider, verifier, Some(pki)).map(Arc::new);
+        Ok(Kubelets {
+            checked: with_certificate(verifier)?,
+            unchecked: with_certificate(any.clone())?,
+            anybody: Arc::new(config(&provider, any, None)?),
+        })
+    }
+
+    pub(super) fn anybody(&self) -> Arc<ClientConfig> {
+        self.anybody.clone()
+    }
+
+    /// The kubelet of a node.
+    pub(super) fn find(&self, call: &Call, node: &str, check: bool) -> Result<Backend, Status> {
+        let missing = || Status::not_found("", "nodes", node);
+        let nodes = call.backend.catalog.cache("", "nodes").ok_or_else(missing)?;
+        let tree = nodes.get("", node).ok_or_else(missing)?.tree();
+        let (host, port) = address(&tree).map_err(Status::unexplained)?;
+        let tls = if check { &self.checked } else { &self.unchecked };
+        Ok(Backend { host, port, tls: Some(tls.clone()) })
+    }
+}
+
+fn config(
+    provider: &Arc<CryptoProvider>,
+    verifier: Arc<dyn rustls::client::danger::ServerCertVerifier>,
+    pki: Option<&ServerPki>,
+) -> Result<ClientConfig, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Certificate)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match pki {
+        Some(pki) => {
+            let chain = pki.kubelet_client.chain().map_err(TlsError::Pem)?;
+            let key = pki.kubelet_client.key().map_err(TlsError::Pem)?;
+            builder.with_client_auth_cert(chain, key).map_err(TlsError::Certificate)?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Where a node says that its kubelet is.
+fn address(node: &Value) -> Result<(String, u16), String> {
+    let addresses = node.items_at(&["status", "addresses"]);
+    let of = |kind: &str| {
+        let mut found = addresses.iter().filter(|address| address.str_at(&["type"]) == Some(kind));
+        found.find_map(|address| address.str_at(&["address"]).filter(|text| !text.is_empty()))
+    };
+    let host = PREFERRED.into_iter().find_map(of);
+    let host =
+        host.ok_or_else(|| format!("no preferred addresses found; known addresses: {:?}", kinds(node)))?;
+    let port = node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
+    let port = port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT);
+    Ok((host.to_owned(), u16::try_from(port).map_err(|_| format!("invalid port {port}"))?))
+}
+
+fn kinds(node: &Value) -> Vec<&str> {
+    node.items_at(&["status", "addresses"]).iter().filter_map(|address| address.str_at(&["type"])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports() {
+        let node = value!({"status": {
+            "addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 4711}},
+        }});
+        assert_eq!(address(&node), Ok(("10.0.0.1".to_owned(), 4711)));
+        let named = value!({"status": {"addresses": [{"type": "Hostname", "address": "n"}]}});
+        assert_eq!(address(&named), Ok(("n".to_owned(), 10250)));
+        assert!(address(&value!({})).is_err());
+    }
+}

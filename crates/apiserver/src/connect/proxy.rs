@@ -1,0 +1,256 @@
+//! `proxy` of pods, services and nodes: requests to what they serve.
+
+use corten_api::{Status, Value};
+use http::header::LOCATION;
+use http::{Method, Response, StatusCode};
+
+use super::backend::Backend;
+use super::forward::Sent;
+use super::object;
+use crate::body::ResponseBody;
+use crate::call::Call;
+use crate::random;
+use crate::respond::Answer;
+
+pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
+    let backend = match call.served.name() {
+        "pods" => of_pod(call)?,
+        "services" => of_service(call)?,
+        _ => of_node(call)?,
+    };
+    let Some(path) = rest(sent.uri.path(), !call.at.namespace.is_empty()) else {
+        if matches!(*sent.method(), Method::GET | Method::HEAD) && !sent.is_upgrade() {
+            return redirect(&sent);
+        }
+        return pass(sent, &backend, "/").await;
+    };
+    let path = format!("/{path}");
+    pass(sent, &backend, &path).await
+}
+
+async fn pass(sent: Sent, backend: &Backend, path: &str) -> Result<Answer, Status> {
+    let query = sent.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let failed = |why| Status::unavailable(format!("error trying to reach service: {why}"));
+    sent.to(backend, &format!("{path}{query}")).await.map_err(failed)
+}
+
+/// Relative links only work below a directory.
+fn redirect(sent: &Sent) -> Result<Answer, Status> {
+    let query = sent.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut answer = Response::new(ResponseBody::Empty);
+    *answer.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let to = format!("{}/{query}", sent.uri.path()).parse().map_err(Status::internal)?;
+    answer.headers_mut().insert(LOCATION, to);
+    Ok(answer)
+}
+
+/// What of a path follows the proxy's own; nothing if not even a slash does.
+fn rest(path: &str, namespaced: bool) -> Option<&str> {
+    // `api/v1/namespaces/N/pods/P/proxy`, or `api/v1/nodes/N/proxy`.
+    let own = if namespaced { 7 } else { 5 };
+    path.trim_start_matches('/').splitn(own + 1, '/').nth(own)
+}
+
+/// `name`, `name:port` or `scheme:name:port`.
+#[derive(Debug, PartialEq, Eq)]
+struct Target<'a> {
+    secure: bool,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl Target<'_> {
+    fn parse(text: &str) -> Option<Target<'_>> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match *parts.as_slice() {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => return None,
+        };
+        let known = matches!(scheme, "" | "http" | "https");
+        (known && !name.is_empty()).then_some(Target { secure: scheme == "https", name, port })
+    }
+
+    fn backend(&self, call: &Call, host: &str, port: u16) -> Backend {
+        let tls = self.secure.then(|| call.backend.kubelets.anybody());
+        Backend { host: host.to_owned(), port, tls }
+    }
+
+    fn default_port(&self) -> u16 {
+        if self.secure { 443 } else { 80 }
+    }
+}
+
+type Found = Result<Backend, Status>;
+
+fn of_pod(call: &Call) -> Found {
+    let asked = &*call.at.name;
+    let target =
+        Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid pod request {asked:?}")))?;
+    let pod = object(call, target.name)?;
+    let ip = pod.str_at(&["status", "podIP"]).unwrap_or_default();
+    if !is_allowed(ip) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    let port = match target.port {
+        "" => first_port(&pod).unwrap_or_else(|| target.default_port()),
+        port => port.parse().map_err(|_| Status::bad_request(format!("invalid pod request {asked:?}")))?,
+    };
+    Ok(target.backend(call, ip, port))
+}
+
+fn first_port(pod: &Value) -> Option<u16> {
+    let containers = pod.items_at(&["spec", "containers"]).iter();
+    let mut ports = containers.filter_map(|container| container.items_at(&["ports"]).first());
+    u16::try_from(ports.next()?.int_at(&["containerPort"])?).ok()
+}
+
+/// Nobody is led to where only this machine can go.
+fn is_allowed(ip: &str) -> bool {
+    match ip.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(ip)) => {
+            !ip.is_loopback()
+                && !ip.is_link_local()
+                && !ip.is_multicast()
+                && !ip.is_unspecified()
+                && !ip.is_broadcast()
+        }
+        Ok(std::net::IpAddr::V6(ip)) => {
+            !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast() && !ip.is_unspecified()
+        }
+        Err(_) => false,
+    }
+}
+
+fn of_service(call: &Call) -> Found {
+    let asked = &*call.at.name;
+    let target = Target::parse(asked)
+        .ok_or_else(|| Status::bad_request(format!("invalid service request {asked:?}")))?;
+    let service = object(call, target.name)?;
+    let port = service_port(&service, target.port).ok_or_else(|| {
+        let (port, name) = (target.port, target.name);
+        Status::unavailable(format!("no service port {port:?} found for service {name:?}"))
+    })?;
+    let slices = call.backend.catalog.cache("discovery.k8s.io", "endpointslices");
+    let slices = slices.map(|cache| cache.snapshot(&call.at.namespace, None).objects).unwrap_or_default();
+    let slices = slices.iter().map(|slice| slice.parsed());
+    let mut ready = ready_endpoints(slices, target.name, &port);
+    ready.retain(|(ip, _)| is_allowed(ip));
+    if ready.is_empty() {
+        return Err(Status::unavailable(format!("no endpoints available for service {asked:?}")));
+    }
+    let any = usize::try_from(random::below(ready.len() as u128)).unwrap_or(0);
+    let (ip, port) = &ready[any];
+    Ok(target.backend(call, ip, *port))
+}
+
+/// The name of the port of a service that is meant: by name, by number, or the only one.
+fn service_port(service: &Value, asked: &str) -> Option<String> {
+    let ports = service.items_at(&["spec", "ports"]);
+    let name = |port: &Value| port.str_at(&["name"]).unwrap_or_default().to_owned();
+    match (asked, ports) {
+        ("", [only]) => Some(name(only)),
+        ("", _) => ports.iter().map(name).find(String::is_empty),
+        _ => {
+            let number = asked.parse::<i64>().ok();
+            let is_it =
+                |port: &&Value| name(port) == asked || (number.is_some() && port.int_at(&["port"]) == number);
+            ports.iter().find(is_it).map(name)
+        }
+    }
+}
+
+fn ready_endpoints<'a>(
+    slices: impl Iterator<Item = &'a Value>,
+    service: &str,
+    port: &str,
+) -> Vec<(String, u16)> {
+    let mut found = Vec::new();
+    for slice in slices {
+        if slice.str_at(&["metadata", "labels", "kubernetes.io/service-name"]) != Some(service) {
+            continue;
+        }
+        let mut ports = slice.items_at(&["ports"]).iter();
+        let number = ports.find(|p| p.str_at(&["name"]).unwrap_or_default() == port);
+        let number = number.and_then(|p| u16::try_from(p.int_at(&["port"])?).ok());
+        let Some(number) = number else { continue };
+        for endpoint in slice.items_at(&["endpoints"]) {
+            if endpoint.bool_at(&["conditions", "ready"]).unwrap_or(true)
+                && let Some(ip) = endpoint.items_at(&["addresses"]).first().and_then(Value::as_str)
+            {
+                found.push((ip.to_owned(), number));
+            }
+        }
+    }
+    found
+}
+
+fn of_node(call: &Call) -> Found {
+    let asked = &*call.at.name;
+    let target =
+        Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid node request {asked:?}")))?;
+    let kubelet = call.backend.kubelets.find(call, target.name, true)?;
+    if target.port.is_empty() || target.port == kubelet.port.to_string() {
+        return Ok(kubelet);
+    }
+    if !is_allowed(&kubelet.host) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    let port =
+        target.port.parse().map_err(|_| Status::bad_request(format!("invalid node request {asked:?}")))?;
+    Ok(target.backend(call, &kubelet.host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn targets() {
+        let target = |secure, name, port| Some(Target { secure, name, port });
+        assert_eq!(Target::parse("a"), target(false, "a", ""));
+        assert_eq!(Target::parse("a:80"), target(false, "a", "80"));
+        assert_eq!(Target::parse("https:a:"), target(true, "a", ""));
+        assert_eq!(Target::parse("ftp:a:1"), None);
+        assert_eq!(Target::parse(":80"), None);
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(rest("/api/v1/namespaces/n/pods/p/proxy", true), None);
+        assert_eq!(rest("/api/v1/namespaces/n/pods/p/proxy/", true), Some(""));
+        assert_eq!(rest("/api/v1/namespaces/n/pods/p/proxy/a/b/", true), Some("a/b/"));
+        assert_eq!(rest("/api/v1/nodes/n/proxy/pods", false), Some("pods"));
+    }
+
+    #[test]
+    fn services_lead_to_ready_endpoints() {
+        let service = value!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53}]}});
+        assert_eq!(service_port(&service, "80"), Some("web".to_owned()));
+        assert_eq!(service_port(&service, "dns"), Some("dns".to_owned()));
+        assert_eq!(service_port(&service, ""), None);
+        let slice = value!({
+            "metadata": {"labels": {"kubernetes.io/service-name": "s"}},
+            "ports": [{"name": "web", "port": 8080}],
+            "endpoints": [
+                {"addresses": ["10.0.0.1"], "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.2"], "conditions": {"ready": false}},
+            ],
+        });
+        let found = ready_endpoints([&slice].into_iter(), "s", "web");
+        assert_eq!(found, [("10.0.0.1".to_owned(), 8080)]);
+        assert!(ready_endpoints([&slice].into_iter(), "other", "web").is_empty());
+    }
+
+    #[test]
+    fn some_addresses_are_nobodys_business() {
+        for (ip, allowed) in
+            [("10.0.0.1", true), ("127.0.0.1", false), ("169.254.169.254", false), ("", false)]
+        {
+            assert_eq!(is_allowed(ip), allowed, "{ip}");
+        }
+    }
+}

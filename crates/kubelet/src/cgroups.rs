@@ -1,0 +1,47 @@
+//! The cgroups of pods: made before their sandboxes, gone after them. Laid out as upstream lays them out.
+
+use std::io;
+
+use corten_container::LinuxContainerResources;
+use corten_container::native::cgroup::Cgroups;
+
+use crate::pod::Pod;
+use crate::resources::{self, Qos};
+
+/// The node's cgroups.
+pub(crate) struct PodCgroups(Cgroups);
+
+impl PodCgroups {
+    /// Finds them, and makes the ones that all pods are in.
+    pub(crate) fn prepare() -> io::Result<PodCgroups> {
+        let cgroups = Cgroups::detect()?;
+        cgroups.create("/kubepods")?;
+        for class in [Qos::Burstable, Qos::BestEffort] {
+            let path = format!("/kubepods/{}", class.cgroup());
+            cgroups.create(&path)?;
+            // Who asks for nothing gets what nobody else wants.
+            let least = LinuxContainerResources { cpu_shares: resources::shares(0), ..Default::default() };
+            cgroups.apply(&path, &cgroups.settings(&least))?;
+        }
+        Ok(PodCgroups(cgroups))
+    }
+
+    /// Makes a pod's cgroup with all that the pod may use.
+    pub(crate) fn make(&self, pod: &Pod) -> io::Result<()> {
+        let PodCgroups(cgroups) = self;
+        let path = resources::cgroup_of(pod);
+        cgroups.create(&path)?;
+        cgroups.apply(&path, &cgroups.settings(&resources::of_pod(pod)))
+    }
+
+    /// Takes a pod's cgroup away, whatever its class was, with what may still be in it.
+    pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
+        for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
+            let path = class.cgroup_of(uid);
+            if self.0.folders(&path).iter().any(|folder| folder.exists()) {
+                self.0.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The kubelet's own API, on 10250: logs, sessions in containers, what runs here and how it is.
+//!
+//! Nobody is answered before it is known who asks and that they may; see `access`.
+
+mod access;
+mod answer;
+mod listen;
+mod logs;
+mod port_forward;
+mod query;
+mod routes;
+mod session;
+mod sessions;
+mod spdy;
+mod spdy_session;
+mod websocket;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corten_pki::IssuedCert;
+use rustls::server::danger::ClientCertVerifier;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::machine::Machine;
+
+/// How the API is reached, and whom it believes.
+pub struct Options {
+    /// Port 0 picks a free one.
+    pub address: SocketAddr,
+    /// What the node shows.
+    pub certificate: IssuedCert,
+    /// Who signs the certificates of clients.
+    pub client_ca_pem: String,
+}
+
+/// Why the API cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("listening on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the certificates of the node cannot be used")]
+    Certificates(#[source] corten_pki::Error),
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+    #[error("the authorities of clients cannot be used")]
+    Authorities(#[source] rustls::server::VerifierBuilderError),
+}
+
+/// The API's socket, on which nobody is answered yet.
+pub struct Bound {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    clients: Arc<dyn ClientCertVerifier>,
+    port: u16,
+}
+
+/// Takes the API's port.
+pub async fn bind(options: &Options) -> Result<Bound, Error> {
+    let (config, clients) = listen::tls(options)?;
+    let address = options.address;
+    let failed = |source| Error::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    Ok(Bound { listener, acceptor: TlsAcceptor::from(Arc::new(config)), clients, port })
+}
+
+impl Bound {
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Answers, for as long as it is not dropped.
+    pub(crate) async fn serve(self, machine: Arc<Machine>) {
+        let access = access::Access::new(&machine, self.clients);
+        let server = Arc::new(Server { access, machine });
+        listen::serve(server, self.listener, self.acceptor).await;
+    }
+}
+
+/// What requests are answered with.
+struct Server {
+    machine: Arc<Machine>,
+    access: access::Access,
+}

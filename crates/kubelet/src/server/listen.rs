@@ -1,0 +1,124 @@
+//! Connections to the kubelet's API: accept, TLS handshake, HTTP/1.1.
+//!
+//! Any client certificate passes the handshake, so that a bad one gets a `401` rather than a broken connection;
+//! what it proves is decided by `access`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_pki::pem_certificates;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::{Error, Options, Server, routes};
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Also how long an idle connection is kept.
+const HEADERS: Duration = Duration::from_secs(120);
+
+/// The node's side of TLS, and what judges clients.
+pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Arc<dyn ClientCertVerifier>), Error> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(pem_certificates(&options.client_ca_pem).map_err(Error::Certificates)?);
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(Error::Authorities)?;
+    let any = AnyCertificate { algorithms: provider.signature_verification_algorithms };
+    let chain = options.certificate.chain().map_err(Error::Certificates)?;
+    let key = options.certificate.key().map_err(Error::Certificates)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(Error::Tls)?
+        .with_client_cert_verifier(Arc::new(any))
+        .with_single_cert(chain, key)
+        .map_err(Error::Tls)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok((config, clients))
+}
+
+pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcceptor) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(connection(server.clone(), stream, acceptor.clone()))),
+            Err(error) => {
+                // Out of descriptors, most likely: give the others a chance to end.
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAcceptor) {
+    // A socket that cannot be tuned still works.
+    let _ = stream.set_nodelay(true);
+    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)));
+    let Ok(Ok(stream)) = handshake.await else { return };
+    let peer = Arc::new(server.access.peer(stream.get_ref().1.peer_certificates()));
+    let service = service_fn(move |request| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(routes::answer(&server, &peer, request).await) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Asks for a certificate and takes whatever comes, if the client can sign with it.
+#[derive(Debug)]
+struct AnyCertificate {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

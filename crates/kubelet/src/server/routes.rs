@@ -1,0 +1,94 @@
+//! Which path of the kubelet's API is answered by whom.
+
+use corten_api::{Value, value};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+
+use super::access::{Peer, Refusal};
+use super::answer::{self, Answer};
+use super::query::{self, Query};
+use super::session::Work;
+use super::sessions::{self, Asked};
+use super::{Server, logs, port_forward};
+
+/// Answers one request; what is not allowed is not looked at.
+pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incoming>) -> Answer {
+    let path = query::decode(request.uri().path(), false);
+    match server.access.pass(peer, request.method(), &path, request.headers()).await {
+        Ok(()) => {}
+        Err(Refusal::Unknown) => return answer::text(StatusCode::UNAUTHORIZED, "Unauthorized\n"),
+        Err(Refusal::Forbidden(why)) => return answer::text(StatusCode::FORBIDDEN, why),
+    }
+    let query = Query::parse(request.uri().query());
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let method = request.method().clone();
+    match (&method, parts.as_slice()) {
+        (&Method::GET, ["healthz"]) => answer::text(StatusCode::OK, "ok"),
+        (&Method::GET, ["pods"]) => answer::tree(&pods(server)),
+        (&Method::GET, ["configz"]) => answer::tree(&configuration(server)),
+        (&Method::GET, ["metrics"]) => answer::text(StatusCode::OK, metrics(server)),
+        (&Method::GET, ["containerLogs", namespace, pod, container]) => {
+            logs::answer(server, namespace, pod, container, &query).await
+        }
+        (
+            &Method::GET | &Method::POST,
+            ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container],
+        ) => {
+            let work = Work::Exec(query.all("command").map(str::to_owned).collect());
+            sessions::answer(server, Asked { namespace, pod, container, work }, &query, request).await
+        }
+        (
+            &Method::GET | &Method::POST,
+            ["attach", namespace, pod, container] | ["attach", namespace, pod, _, container],
+        ) => {
+            let asked = Asked { namespace, pod, container, work: Work::Attach };
+            sessions::answer(server, asked, &query, request).await
+        }
+        (
+            &Method::GET | &Method::POST,
+            ["portForward", namespace, pod] | ["portForward", namespace, pod, _],
+        ) => port_forward::answer(server, namespace, pod, &query, request).await,
+        _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+    }
+}
+
+/// The pods of this node with the statuses that were told last.
+fn pods(server: &Server) -> Value {
+    let machine = &server.machine;
+    let items = machine.pods.all().into_iter().map(|pod| {
+        let mut tree = pod.tree().clone();
+        if let Some(status) = machine.statuses.last(pod.uid()) {
+            tree.set(&["status"], status);
+        }
+        tree
+    });
+    let items: Vec<Value> = items.collect();
+    value!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items)})
+}
+
+/// How the kubelet is set up, as far as it can be.
+fn configuration(server: &Server) -> Value {
+    let resolver = &server.machine.config.resolver;
+    let dns: Vec<Value> = resolver.cluster_servers.iter().map(|server| server.as_str().into()).collect();
+    value!({
+        "kubeletconfig": {
+            "kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "port": (i64::from(server.machine.api_port)),
+            "clusterDNS": (dns), "clusterDomain": (resolver.cluster_domain.as_str()),
+            "podLogsDir": (server.machine.config.log_root.as_str()),
+        },
+    })
+}
+
+fn metrics(server: &Server) -> String {
+    let pods = server.machine.pods.all().len();
+    format!(
+        "# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n\
+         # TYPE kubelet_active_pods gauge\n\
+         kubelet_active_pods {pods}\n\
+         # HELP kubelet_node_name [ALPHA] The node's name. The count is always 1.\n\
+         # TYPE kubelet_node_name gauge\n\
+         kubelet_node_name{{node={:?}}} 1\n",
+        server.machine.config.node_name
+    )
+}

@@ -1,0 +1,142 @@
+//! Sessions in containers: `/exec` and `/attach`, over whatever protocol the client asks for.
+//!
+//! What a protocol carries is the same for all of them: [`Client`]. A session whose client is gone ends, and a command
+//! that was run for it is killed.
+
+pub(super) mod status;
+
+use bytes::{Bytes, BytesMut};
+use corten_container::{Reader, Session, Streaming, Terminal, Writer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use status::Outcome;
+
+/// How much is read from a container at once.
+const PIECE: usize = 32 * 1024;
+
+/// What a session carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Streams {
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
+}
+
+/// Where bytes for the client go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Stdout,
+    Stderr,
+    /// How it all ended; nothing follows.
+    Status,
+}
+
+/// The client's end of a session, whatever protocol it speaks.
+pub(super) struct Client {
+    /// Closed when the client has no more to say.
+    pub(super) stdin: mpsc::Receiver<Bytes>,
+    /// Columns and rows of the client's terminal.
+    pub(super) sizes: mpsc::Receiver<(u16, u16)>,
+    /// Closed when the client is gone.
+    pub(super) out: mpsc::Sender<(Channel, Bytes)>,
+    /// Whether the client reads how it ended as a `Status`, rather than as text about what went wrong.
+    pub(super) reads_status: bool,
+}
+
+/// What is done in a session.
+#[derive(Debug, Clone)]
+pub(super) enum Work {
+    Exec(Vec<String>),
+    Attach,
+}
+
+/// Leads a session to its end.
+pub(super) async fn run(work: Work, begun: corten_container::Result<Streaming<Session>>, mut client: Client) {
+    let gone = client.out.clone();
+    let outcome = tokio::select! {
+        outcome = carry(&work, begun, &mut client) => outcome,
+        () = gone.closed() => return,
+    };
+    let text = if client.reads_status { Some(outcome.to_json()) } else { outcome.to_text() };
+    if let Some(text) = text {
+        // A client that left just now does not care.
+        let _ = client.out.send((Channel::Status, text.into())).await;
+    }
+}
+
+async fn carry(
+    work: &Work,
+    begun: corten_container::Result<Streaming<Session>>,
+    client: &mut Client,
+) -> Outcome {
+    let session = match begun {
+        Ok(Streaming::Direct(session)) => session,
+        Ok(Streaming::Redirect(_)) => {
+            return Outcome::of(work, Err("the runtime serves sessions itself".into()));
+        }
+        Err(error) => return Outcome::of(work, Err(error.to_string())),
+    };
+    let Session { stdin, stdout, stderr, terminal, exit } = session;
+    let Client { stdin: typed, sizes, out, .. } = client;
+    let ended = async {
+        let outputs = async {
+            tokio::join!(show(stdout, Channel::Stdout, out), show(stderr, Channel::Stderr, out));
+        };
+        let ((), code) = tokio::join!(outputs, exit);
+        code
+    };
+    let code = tokio::select! {
+        code = ended => code,
+        never = serve_input(stdin, typed, terminal, sizes) => match never {},
+    };
+    Outcome::of(work, code.map_err(|error| error.to_string()))
+}
+
+/// Passes on what a container writes, to its end.
+async fn show(from: Option<Reader>, channel: Channel, out: &mpsc::Sender<(Channel, Bytes)>) {
+    let Some(mut from) = from else { return };
+    loop {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        match from.read_buf(&mut piece).await {
+            // A terminal that is gone fails to be read: that is its end too.
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                if out.send((channel, piece.freeze())).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Passes on what the client types and how large its window is, for good.
+async fn serve_input(
+    stdin: Option<Writer>,
+    typed: &mut mpsc::Receiver<Bytes>,
+    terminal: Option<Box<dyn Terminal>>,
+    sizes: &mut mpsc::Receiver<(u16, u16)>,
+) -> std::convert::Infallible {
+    let feed = async {
+        let Some(mut stdin) = stdin else { return };
+        while let Some(bytes) = typed.recv().await {
+            if stdin.write_all(&bytes).await.is_err() || stdin.flush().await.is_err() {
+                return;
+            }
+        }
+        // That it is closed already is as good.
+        let _ = stdin.shutdown().await;
+    };
+    let resize = async {
+        while let Some((columns, rows)) = sizes.recv().await {
+            if let Some(terminal) = &terminal
+                && let Err(error) = terminal.resize(columns, rows)
+            {
+                tracing::debug!(%error, "a terminal could not be resized");
+            }
+        }
+    };
+    tokio::join!(feed, resize);
+    std::future::pending().await
+}

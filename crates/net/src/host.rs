@@ -1,0 +1,63 @@
+//! Settings of the kernel's IP that the pod network needs, in the namespace of the thread that asks.
+//!
+//! What is so already is not written, so that a machine whose settings cannot be written but are right will do.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+const ROOT: &str = "/proc/sys/net";
+
+/// Lets the node pass on what comes from and goes to its pods.
+pub(crate) fn let_pass(bridge: &str, ipv6: bool) -> io::Result<()> {
+    set("ipv4/ip_forward", "1")?;
+    // Pods are told of no shorter way than through the node.
+    set("ipv4/conf/all/send_redirects", "0")?;
+    set(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
+    // What comes from loopback may go to a host port's pod.
+    set(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
+    if ipv6 {
+        set(&format!("ipv6/conf/{bridge}/disable_ipv6"), "0")?;
+        set(&format!("ipv6/conf/{bridge}/accept_ra"), "0")?;
+        keep_router_advertisements()?;
+        set("ipv6/conf/all/forwarding", "1")?;
+    }
+    Ok(())
+}
+
+/// Within a pod.
+pub(crate) fn listen_to_nobody(link: &str, ipv6: bool) -> io::Result<()> {
+    set("ipv4/conf/all/accept_redirects", "0")?;
+    set(&format!("ipv4/conf/{link}/accept_redirects"), "0")?;
+    if ipv6 {
+        set("ipv6/conf/lo/disable_ipv6", "0")?;
+        for (setting, value) in [("disable_ipv6", "0"), ("accept_redirects", "0"), ("accept_ra", "0")] {
+            set(&format!("ipv6/conf/{link}/{setting}"), value)?;
+        }
+    }
+    Ok(())
+}
+
+/// A machine that forwards stops listening to routers, unless it is told to go on: it would lose its own way out.
+fn keep_router_advertisements() -> io::Result<()> {
+    for link in fs::read_dir(Path::new(ROOT).join("ipv6/conf"))? {
+        let setting = link?.path().join("accept_ra");
+        if read(&setting)? == "1" {
+            fs::write(setting, "2")?;
+        }
+    }
+    Ok(())
+}
+
+fn set(setting: &str, value: &str) -> io::Result<()> {
+    let path: PathBuf = Path::new(ROOT).join(setting);
+    if read(&path)? == value {
+        return Ok(());
+    }
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    fs::write(&path, value).map_err(named)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    fs::read_to_string(path).map(|text| text.trim_end().to_owned()).map_err(named)
+}

@@ -1,0 +1,386 @@
+//! Connects pods, and gives back what they had.
+//!
+//! A pod has its address alone (`/32`, `/128`) and reaches everything through the node, its neighbours too: so every
+//! packet passes the node's rules, whatever the bridge does with frames.
+
+mod across;
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::error::During;
+use crate::namespace::Namespace;
+use crate::nftables::Nftables;
+use crate::peers::{Between, Peer};
+use crate::records::Records;
+use crate::route::{Change, Link, Route, Routing, Veth};
+use crate::rules::{Model, table};
+use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, host, tunnel};
+
+/// The pod's interface, within the pod.
+const INSIDE: &str = "eth0";
+/// What the node's ends of pods' interfaces begin with.
+const PREFIX: &str = "veth";
+const DEFAULT_MTU: u32 = 1500;
+const LARGEST_MTU: u32 = 65535;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it is remembered who has which address.
+    pub folder: PathBuf,
+    /// At most 15 characters.
+    pub bridge: String,
+    /// `None` is that of the link to everywhere.
+    pub mtu: Option<u32>,
+    /// `None` for a node that is alone.
+    pub across: Option<Across>,
+}
+
+/// How this node is reached by others, and reaches them.
+#[derive(Debug, Clone, Copy)]
+pub struct Across {
+    pub between: Between,
+    /// The address that others know the node by.
+    pub node: IpAddr,
+}
+
+/// The pod network of the namespace it was opened in.
+#[derive(Debug)]
+pub struct PodNetwork {
+    options: Options,
+    namespace: Namespace,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    routing: Routing,
+    nftables: Nftables,
+    records: Records,
+    cidrs: Vec<Cidr>,
+    /// The other nodes.
+    peers: Vec<Peer>,
+    /// Why the last attempt to prepare the node failed.
+    trouble: Option<String>,
+    /// The last address given from each network.
+    last: Vec<IpAddr>,
+    /// What the rules are known to be, once they are.
+    applied: Option<Model>,
+}
+
+impl PodNetwork {
+    /// Takes over what is there, and cleans up what belongs to no pod any more.
+    pub fn open(options: Options, namespace: Namespace) -> Result<PodNetwork> {
+        let routing = Routing::open(&namespace).during("opening a socket for routes")?;
+        let nftables = Nftables::open(&namespace).during("opening a socket for nftables")?;
+        let records = Records::load(&options.folder)?;
+        let last = records.addresses().map(|address| address.address()).max();
+        let mut state = State {
+            routing,
+            nftables,
+            records,
+            cidrs: Vec::new(),
+            peers: Vec::new(),
+            trouble: None,
+            last: last.into_iter().collect(),
+            applied: None,
+        };
+        state.clean_up(&options.bridge)?;
+        Ok(PodNetwork { options, namespace, state: Mutex::new(state) })
+    }
+
+    /// Why pods cannot be connected now, if they cannot.
+    pub fn not_ready(&self) -> Option<String> {
+        let state = self.state.lock();
+        if state.cidrs.is_empty() { Some(Error::NoPodCidr.to_string()) } else { state.trouble.clone() }
+    }
+
+    /// Sets the node's pod CIDRs, the primary one first, and prepares the node for them.
+    pub fn set_pod_cidrs(&self, cidrs: &[Cidr]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.cidrs = cidrs.iter().map(Cidr::network).collect();
+        if state.cidrs.is_empty() {
+            return Ok(());
+        }
+        self.prepare(&mut state)?;
+        state.lead_across(&self.options)
+    }
+
+    /// Sets which other nodes there are, and makes the ways to their pods.
+    pub fn set_peers(&self, peers: &[Peer]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.peers = peers.to_vec();
+        if state.cidrs.is_empty() { Ok(()) } else { state.lead_across(&self.options) }
+    }
+
+    /// Connects a pod; its addresses, the primary one first.
+    pub fn attach(&self, sandbox: &str, namespace: &Path, host_ports: &[HostPort]) -> Result<Vec<IpAddr>> {
+        let pod = Namespace::open(namespace).during(format!("opening {}", namespace.display()))?;
+        let mut state = self.state.lock();
+        if state.cidrs.is_empty() {
+            return Err(Error::NoPodCidr);
+        }
+        let attachment = state.reserve(sandbox, host_ports)?;
+        let bridge = self.prepare(&mut state)?;
+        state.connect(sandbox, &pod, &bridge, &attachment)?;
+        configure(&pod, &attachment.addresses)?;
+        Ok(attachment.addresses.iter().map(Cidr::address).collect())
+    }
+
+    /// Gives back what [`PodNetwork::attach`] took. The namespace may be gone; doing it twice is fine.
+    pub fn detach(&self, sandbox: &str) -> Result<()> {
+        let mut state = self.state.lock();
+        state.disconnect(&link_name(sandbox))?;
+        let had = state.records.get(sandbox).cloned();
+        state.records.remove(sandbox)?;
+        if had.is_some_and(|had| !had.host_ports.is_empty()) {
+            state.apply(&self.options.bridge)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes the node what it shall be; the bridge.
+    fn prepare(&self, state: &mut State) -> Result<Link> {
+        let prepared = state.prepare(&self.options, &self.namespace);
+        state.trouble = prepared.as_ref().err().map(|error| format!("{error}{}", reason(error)));
+        prepared
+    }
+}
+
+impl State {
+    /// What the pod has already, or what it gets now, written down.
+    fn reserve(&mut self, sandbox: &str, host_ports: &[HostPort]) -> Result<Attachment> {
+        self.records.free(sandbox, host_ports)?;
+        let addresses = match self.records.get(sandbox) {
+            Some(known) => known.addresses.clone(),
+            None => self.cidrs.iter().map(|cidr| self.free_address(*cidr)).collect::<Result<_>>()?,
+        };
+        let attachment = Attachment { addresses, host_ports: host_ports.to_vec() };
+        self.records.insert(sandbox, attachment.clone())?;
+        self.last = attachment.addresses.iter().map(Cidr::address).collect();
+        Ok(attachment)
+    }
+
+    fn free_address(&self, network: Cidr) -> Result<Cidr> {
+        let taken = |address| self.records.addresses().any(|taken| taken.address() == address);
+        let last = self.last.iter().copied().find(|last| network.contains(*last));
+        let free = addresses::next(network, taken, last);
+        free.and_then(|address| Cidr::new(address, network.prefix())).ok_or(Error::Exhausted(network))
+    }
+
+    /// The networks that pods are in, or will be: pods keep theirs when the node gets others.
+    fn networks(&self) -> Vec<Cidr> {
+        let mut networks = self.cidrs.clone();
+        networks.extend(self.records.addresses().map(|address| address.network()));
+        networks.sort_unstable();
+        networks.dedup();
+        networks
+    }
+
+    fn prepare(&mut self, options: &Options, namespace: &Namespace) -> Result<Link> {
+        let name = &options.bridge;
+        let networks = self.networks();
+        let ipv6 = networks.iter().any(|network| !network.is_ipv4());
+        let bridge = self.bridge(options).during(format!("making the bridge {name}"))?;
+        namespace.run(|| host::let_pass(name, ipv6)).during("letting the node pass on its pods' packets")?;
+        let gateways: Vec<Cidr> =
+            networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
+        self.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
+        self.apply(name)?;
+        Ok(bridge)
+    }
+
+    fn bridge(&mut self, options: &Options) -> io::Result<Link> {
+        let name = &options.bridge;
+        let found = self.routing.link(name)?;
+        let mtu = match (options.mtu, &found) {
+            (Some(mtu), _) => mtu,
+            (None, Some(bridge)) => bridge.mtu,
+            (None, None) => self.mtu_for_pods(options)?,
+        };
+        if found.is_none() {
+            let gateway = self.cidrs.first().and_then(|cidr| addresses::gateway(*cidr));
+            let gateway = gateway.map_or(IpAddr::from([0, 0, 0, 1]), |gateway| gateway.address());
+            self.routing.add_bridge(name, mtu, addresses::hardware(gateway))?;
+        }
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone"));
+        let bridge = self.routing.link(name)?.ok_or_else(missing)?;
+        if !bridge.up || bridge.mtu != mtu {
+            let change = Change { up: true, mtu: Some(mtu), ..Change::default() };
+            self.routing.change_link(bridge.index, change)?;
+        }
+        Ok(Link { mtu, up: true, ..bridge })
+    }
+
+    /// What fits through everything that a pod's packets go through.
+    fn mtu_for_pods(&mut self, options: &Options) -> io::Result<u32> {
+        let taken = match options.across {
+            Some(Across { between: Between::Vxlan, node }) => tunnel::overhead(node),
+            _ => 0,
+        };
+        Ok(self.mtu_to_everywhere()?.saturating_sub(taken))
+    }
+
+    /// What fits through the link that leads to everywhere.
+    fn mtu_to_everywhere(&mut self) -> io::Result<u32> {
+        let out = self.routing.routes()?.into_iter().find(|route| route.destination.prefix() == 0);
+        let links = self.routing.links()?;
+        let link = out.and_then(|route| links.into_iter().find(|link| link.index == route.link));
+        Ok(link.map_or(DEFAULT_MTU, |link| link.mtu.min(LARGEST_MTU)))
+    }
+
+    fn set_addresses(&mut self, index: u32, wanted: &[Cidr]) -> io::Result<()> {
+        let found = self.routing.addresses(index)?;
+        for address in wanted.iter().filter(|address| !found.contains(address)) {
+            self.routing.add_address(index, *address)?;
+        }
+        for address in found.iter().filter(|address| !wanted.contains(address)) {
+            self.routing.delete_address(index, *address)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the rules up to date, if they are not.
+    fn apply(&mut self, bridge: &str) -> Result<()> {
+        let model = Model {
+            bridge: bridge.to_owned(),
+            node: self.networks(),
+            others: self.peers.iter().flat_map(|peer| peer.pod_cidrs.iter().copied()).collect(),
+            host_ports: self.records.mappings(),
+        };
+        if self.applied.as_ref() != Some(&model) {
+            self.applied = None;
+            table(&model).commit(&mut self.nftables).during("writing the rules of the pod network")?;
+            self.applied = Some(model);
+        }
+        Ok(())
+    }
+
+    /// Joins the pod to the bridge.
+    fn connect(
+        &mut self,
+        sandbox: &str,
+        pod: &Namespace,
+        bridge: &Link,
+        attachment: &Attachment,
+    ) -> Result<()> {
+        let name = &link_name(sandbox);
+        let has_end =
+            Routing::open(pod).and_then(|mut pod| pod.link(INSIDE)).during("looking into the pod")?;
+        if has_end.is_none() {
+            // The other end may be left from an attempt that was cut off, in a namespace that is gone.
+            self.disconnect(name)?;
+        }
+        let primary = attachment.addresses.first().ok_or(Error::NoPodCidr)?.address();
+        let veth = Veth {
+            name,
+            mtu: bridge.mtu,
+            peer: INSIDE,
+            peer_namespace: pod,
+            peer_hardware: addresses::hardware(primary),
+        };
+        let making = || format!("making the interface {name}");
+        if self.routing.link(name).during(making())?.is_none() {
+            self.routing.add_veth(&veth).during(making())?;
+        }
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "it is gone");
+        let link = self.routing.link(name).and_then(|link| link.ok_or_else(missing)).during(making())?;
+        let change =
+            Change { up: true, master: Some(bridge.index), alias: Some(sandbox), ..Change::default() };
+        self.routing.change_link(link.index, change).during(format!("joining {name} to {}", bridge.name))?;
+        self.routing.hairpin(link.index).during(format!("setting hairpin mode of {name}"))
+    }
+
+    fn disconnect(&mut self, link: &str) -> Result<()> {
+        let removing = || format!("removing the interface {link}");
+        match self.routing.link(link).during(removing())? {
+            Some(link) => self.routing.delete_link(link.index).during(removing()),
+            None => Ok(()),
+        }
+    }
+
+    /// A record whose interface is gone, as after the machine's restart, gives its addresses back; an interface
+    /// without a record, as after an attempt that was cut off, is removed.
+    fn clean_up(&mut self, bridge: &str) -> Result<()> {
+        let links = self.routing.links().during("listing interfaces")?;
+        let gone = |sandbox: &&String| !links.iter().any(|link| link.name == link_name(sandbox));
+        let lost: Vec<String> = self.records.sandboxes().filter(gone).cloned().collect();
+        for sandbox in lost {
+            tracing::info!(sandbox, "a pod's interface is gone: giving back its addresses");
+            self.records.remove(&sandbox)?;
+        }
+        let Some(bridge) = links.iter().find(|link| link.name == bridge) else { return Ok(()) };
+        let known: Vec<String> = self.records.sandboxes().map(|sandbox| link_name(sandbox)).collect();
+        let ours = |link: &&Link| link.master == bridge.index && link.name.starts_with(PREFIX);
+        for link in links.iter().filter(ours).filter(|link| !known.contains(&link.name)) {
+            tracing::info!(link = link.name, "removing an interface that is no pod's");
+            self.routing.delete_link(link.index).during(format!("removing the interface {}", link.name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives the pod's own side its addresses and its way out.
+fn configure(pod: &Namespace, addresses: &[Cidr]) -> Result<()> {
+    let ipv6 = addresses.iter().any(|address| !address.is_ipv4());
+    pod.run(|| host::listen_to_nobody(INSIDE, ipv6)).during("preparing the pod's interface")?;
+    configure_links(pod, addresses).during("giving the pod its addresses")
+}
+
+fn configure_links(pod: &Namespace, given: &[Cidr]) -> io::Result<()> {
+    let mut routing = Routing::open(pod)?;
+    let up = Change { up: true, ..Change::default() };
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the pod's interface is gone");
+    let loopback = routing.link("lo")?.ok_or_else(missing)?;
+    routing.change_link(loopback.index, up)?;
+    let link = routing.link(INSIDE)?.ok_or_else(missing)?.index;
+    for address in given {
+        routing.add_address(link, Cidr::single(address.address()))?;
+    }
+    routing.change_link(link, up)?;
+    for gateway in given.iter().filter_map(|address| addresses::gateway(address.network())) {
+        let (gateway, any) = (gateway.address(), everywhere(gateway.address()));
+        routing.set_route(&Route {
+            destination: Cidr::single(gateway),
+            gateway: None,
+            link,
+            source: None,
+        })?;
+        routing.set_route(&Route { destination: any, gateway: Some(gateway), link, source: None })?;
+    }
+    Ok(())
+}
+
+fn everywhere(like: IpAddr) -> Cidr {
+    let any: IpAddr = if like.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    Cidr::new(any, 0).unwrap_or(Cidr::single(any))
+}
+
+/// The name of the node's end of a pod's interface: always the same for a sandbox. (FNV-1a; 44 of its bits.)
+fn link_name(sandbox: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = sandbox.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{PREFIX}{:011x}", hash >> 20)
+}
+
+/// What is behind an error, to be put after it.
+fn reason(error: &Error) -> String {
+    std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_links_fit_and_differ() {
+        let (a, b) = (link_name("0123456789abcdef"), link_name("0123456789abcdee"));
+        assert_eq!(a.len(), 15);
+        assert_ne!(a, b);
+        assert_eq!(a, link_name("0123456789abcdef"));
+    }
+}

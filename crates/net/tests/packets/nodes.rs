@@ -1,0 +1,147 @@
+//! Pods of different nodes, which share nothing but a network between the nodes.
+
+use std::net::IpAddr;
+
+use corten_net::peers::{Between, Peer};
+use corten_net::route::{Change, Route, Veth};
+use corten_net::{Across, Cidr, PodNetwork};
+
+use crate::world::{Place, at, open};
+
+/// The network between the nodes. It knows nothing of pods, and is "outside" to them.
+struct Fabric {
+    place: Place,
+    bridge: u32,
+}
+
+const OUTSIDE: &str = "192.0.2.254";
+
+impl Fabric {
+    fn new() -> Fabric {
+        let place = Place::new();
+        let mut routing = place.routing();
+        routing.add_bridge("fabric", 1400, [2, 0, 0, 0, 0, 254]).unwrap();
+        let bridge = routing.link("fabric").unwrap().unwrap().index;
+        place.address("fabric", &format!("{OUTSIDE}/24"));
+        place.up("fabric");
+        Fabric { place, bridge }
+    }
+
+    /// Joins node `n`, 192.0.2.n, whose pods are in 10.244.n.0/24 and fd00:n::/64.
+    fn node(&self, n: u8, between: Between) -> Node {
+        let place = Place::new();
+        let veth = Veth {
+            name: &format!("node{n}"),
+            mtu: 1400,
+            peer: "uplink",
+            peer_namespace: &place.namespace(),
+            peer_hardware: [2, 0, 0, 0, 0, n],
+        };
+        let mut routing = self.place.routing();
+        routing.add_veth(&veth).unwrap();
+        let port = routing.link(veth.name).unwrap().unwrap().index;
+        let change = Change { up: true, master: Some(self.bridge), ..Change::default() };
+        routing.change_link(port, change).unwrap();
+        place.address("uplink", &format!("192.0.2.{n}/24"));
+        place.up("uplink");
+        let link = place.routing().link("uplink").unwrap().unwrap().index;
+        let destination = "0.0.0.0/0".parse().unwrap();
+        let out = Route { destination, gateway: OUTSIDE.parse().ok(), link, source: None };
+        place.routing().set_route(&out).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let address = IpAddr::from([192, 0, 2, n]);
+        let network = open(&place, &folder, Some(Across { between, node: address }));
+        let cidrs = [format!("10.244.{n}.0/24"), format!("fd00:{n}::/64")];
+        let pod_cidrs: Vec<Cidr> = cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect();
+        network.set_pod_cidrs(&pod_cidrs).unwrap();
+        Node { place, network, peer: Peer { address, pod_cidrs }, _folder: folder }
+    }
+}
+
+struct Node {
+    place: Place,
+    network: PodNetwork,
+    /// What others know of it.
+    peer: Peer,
+    _folder: tempfile::TempDir,
+}
+
+impl Node {
+    fn pod(&self, sandbox: &str) -> (Place, Vec<IpAddr>) {
+        let pod = Place::new();
+        let addresses = self.network.attach(sandbox, &pod.path(), &[]).unwrap();
+        (pod, addresses)
+    }
+
+    fn knows(&self, others: &[&Node]) {
+        let peers: Vec<Peer> = others.iter().map(|node| node.peer.clone()).collect();
+        self.network.set_peers(&peers).unwrap();
+    }
+}
+
+#[test]
+fn pods_reach_pods_of_other_nodes_through_the_tunnel() {
+    let fabric = Fabric::new();
+    let nodes: Vec<Node> = (1..=3).map(|n| fabric.node(n, Between::Vxlan)).collect();
+    for node in &nodes {
+        let others: Vec<&Node> = nodes.iter().filter(|other| other.peer != node.peer).collect();
+        node.knows(&others);
+    }
+    let pods: Vec<(Place, Vec<IpAddr>)> = nodes.iter().map(|node| node.pod("a")).collect();
+    for (to, to_ips) in &pods {
+        let (on4, on6) = (to.serve("0.0.0.0:0"), to.serve("[::]:0"));
+        for (from, from_ips) in &pods {
+            assert_eq!(from.reaches(at(&to_ips[0], on4.port())), from_ips[0].to_string());
+            assert_eq!(from.reaches(at(&to_ips[1], on6.port())), from_ips[1].to_string());
+        }
+        let seen = nodes[0].place.reaches(at(&to_ips[0], on4.port()));
+        assert_eq!(seen, "10.244.1.1", "a node is known to pods by its address among its own");
+    }
+    let outside = fabric.place.serve("0.0.0.0:0");
+    assert_eq!(pods[1].0.reaches(at(OUTSIDE, outside.port())), "192.0.2.2");
+    assert_eq!(pods[1].0.routing().link("eth0").unwrap().unwrap().mtu, 1350, "the tunnel takes its part");
+}
+
+#[test]
+fn pods_reach_pods_of_neighbouring_nodes_directly() {
+    let fabric = Fabric::new();
+    let (one, two) = (fabric.node(1, Between::Direct), fabric.node(2, Between::Direct));
+    one.knows(&[&two]);
+    two.knows(&[&one]);
+    let ((a, a_ips), (b, b_ips)) = (one.pod("a"), two.pod("b"));
+    let on_b = b.serve("0.0.0.0:0");
+    assert_eq!(a.reaches(at(&b_ips[0], on_b.port())), a_ips[0].to_string());
+    assert_eq!(a.routing().link("eth0").unwrap().unwrap().mtu, 1400);
+}
+
+#[test]
+fn a_node_that_left_is_forgotten() {
+    for between in [Between::Vxlan, Between::Direct] {
+        let fabric = Fabric::new();
+        let (one, two) = (fabric.node(1, between), fabric.node(2, between));
+        let before = one.place.routing().own_routes().unwrap();
+        one.knows(&[&two]);
+        two.knows(&[&one]);
+        assert!(one.place.routing().own_routes().unwrap().len() > before.len());
+        let ((a, _), (b, b_ips)) = (one.pod("a"), two.pod("b"));
+        let on_b = b.serve("0.0.0.0:0");
+        a.reaches(at(&b_ips[0], on_b.port()));
+        one.knows(&[]);
+        assert_eq!(one.place.routing().own_routes().unwrap(), before);
+        a.does_not_reach(at(&b_ips[0], on_b.port()));
+        one.knows(&[&two]);
+        a.reaches(at(&b_ips[0], on_b.port()));
+    }
+}
+
+#[test]
+fn telling_the_same_twice_changes_nothing() {
+    let fabric = Fabric::new();
+    let (one, two) = (fabric.node(1, Between::Vxlan), fabric.node(2, Between::Vxlan));
+    one.knows(&[&two]);
+    let tunnel = || one.place.routing().link("corten-vxlan").unwrap().unwrap();
+    let (before, routes) = (tunnel(), one.place.routing().own_routes().unwrap());
+    one.knows(&[&two]);
+    assert_eq!(tunnel(), before);
+    assert_eq!(one.place.routing().own_routes().unwrap(), routes);
+}

@@ -1,0 +1,91 @@
+//! Waits for a file to be written to, or for another to take its place: the kernel tells.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+
+/// What happened to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Written,
+    /// Another file is at its path now.
+    Replaced,
+}
+
+/// What happens in a file's directory.
+pub struct Writes {
+    events: AsyncFd<OwnedFd>,
+    name: Vec<u8>,
+}
+
+impl Writes {
+    pub fn of(path: &Path) -> io::Result<Writes> {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let wanted = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ATTRIB;
+        inotify::add_watch(&events, directory, wanted)?;
+        // SAFETY: the descriptor is open, and owned by what is registered, so that it stays the same.
+        let events = unsafe { AsyncFd::register(events) }.map_err(io::Error::from)?;
+        Ok(Writes { events, name })
+    }
+
+    /// The next change of the file.
+    pub async fn next(&mut self) -> io::Result<Change> {
+        loop {
+            let mut ready = self.events.readable().await?;
+            match take(self.events.get_ref(), &self.name) {
+                Ok(Some(change)) => return Ok(change),
+                Ok(None) => {}
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Takes what has happened; `None` if it was about other files.
+fn take(events: &OwnedFd, name: &[u8]) -> Result<Option<Change>, Errno> {
+    let mut room = [MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(events, &mut room);
+    let mut found = None;
+    loop {
+        let event = reader.next()?;
+        let flags = event.events();
+        let is_it = event.file_name().is_none_or(|about| about.to_bytes() == name);
+        if is_it && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+            found = Some(Change::Replaced);
+        } else if is_it {
+            found = found.or(Some(Change::Written));
+        }
+        if reader.is_buffer_empty() {
+            return Ok(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("0.log");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let mut writes = Writes::of(&path).unwrap();
+        file.write_all(b"a").unwrap();
+        assert_eq!(writes.next().await.unwrap(), Change::Written);
+        std::fs::write(directory.path().join("other"), b"x").unwrap();
+        std::fs::rename(&path, directory.path().join("0.log.old")).unwrap();
+        std::fs::File::create(&path).unwrap();
+        assert_eq!(writes.next().await.unwrap(), Change::Replaced);
+    }
+}

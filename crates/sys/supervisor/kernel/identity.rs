@@ -1,0 +1,59 @@
+//! Who a process is and what it may do.
+
+use super::*;
+
+pub(crate) fn set_groups(groups: &[u32]) -> io::Result<()> {
+    // SAFETY: the list outlives the call and has this length.
+    unsafe { call(number::SETGROUPS, [groups.len() as i64, groups.as_ptr() as i64, 0, 0, 0, 0]) }.map(drop)
+}
+
+pub(crate) fn set_user(uid: u32, gid: u32) -> io::Result<()> {
+    let (uid, gid) = (i64::from(uid), i64::from(gid));
+    plain(number::SETRESGID, [gid, gid, gid, 0, 0, 0])?;
+    plain(number::SETRESUID, [uid, uid, uid, 0, 0, 0]).map(drop)
+}
+
+const CAPABILITIES: [u32; 2] = [0x2008_0522, 0];
+
+/// The capabilities that this process may have.
+pub(crate) fn permitted() -> io::Result<u64> {
+    let header = CAPABILITIES;
+    let mut sets = [0u32; 6];
+    // SAFETY: header and sets are of the version's layout and outlive the call.
+    unsafe { call(number::CAPGET, [address(&header), address_mut(&mut sets), 0, 0, 0, 0]) }?;
+    Ok(u64::from(sets[1]) | u64::from(sets[4]) << 32)
+}
+
+pub(crate) fn set_capabilities(effective: u64, permitted: u64, inheritable: u64) -> io::Result<()> {
+    let (header, low, high) = (CAPABILITIES, |set: u64| set as u32, |set: u64| (set >> 32) as u32);
+    let sets = [
+        low(effective),
+        low(permitted),
+        low(inheritable),
+        high(effective),
+        high(permitted),
+        high(inheritable),
+    ];
+    // SAFETY: header and sets are of the version's layout and outlive the call.
+    unsafe { call(number::CAPSET, [address(&header), address(&sets), 0, 0, 0, 0]) }.map(drop)
+}
+
+pub(crate) fn set_limit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
+    let limit = [soft, hard];
+    // SAFETY: the limit outlives the call.
+    unsafe { call(number::PRLIMIT, [0, i64::from(resource), address(&limit), 0, 0, 0]) }.map(drop)
+}
+
+/// Confines this process, and everything it becomes, to what the program allows.
+pub(crate) fn confine(program: &[u64], flags: u32) -> io::Result<()> {
+    #[repr(C)]
+    struct Filter {
+        length: u16,
+        instructions: *const u64,
+    }
+    const SET_FILTER: i64 = 1;
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let filter = Filter { length, instructions: program.as_ptr() };
+    // SAFETY: the filter and its instructions outlive the call.
+    unsafe { call(number::SECCOMP, [SET_FILTER, i64::from(flags), address(&filter), 0, 0, 0]) }.map(drop)
+}
