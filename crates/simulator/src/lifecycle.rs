@@ -47,10 +47,12 @@ pub(crate) fn next(pod: &Value, addresses: Addresses, now: Timestamp) -> Next {
     let stopped = is_finished(pod);
     if meta::is_deleting(pod) {
         let waits = pod.int_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) > 0;
-        return match (stopped, waits) {
+        // Asked for once already, a pod without finalizers is there only if the server died in the middle of it.
+        let held = !waits && !pod.items_at(&["metadata", "finalizers"]).is_empty();
+        return match (stopped, held) {
             (false, _) => Next::Status(status(pod, addresses, Stage::Ended(stopped_with(pod)), now)),
-            (true, true) => Next::Delete,
-            (true, false) => Next::Nothing,
+            (true, false) => Next::Delete,
+            (true, true) => Next::Nothing,
         };
     }
     if stopped {

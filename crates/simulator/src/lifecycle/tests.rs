@@ -53,7 +53,9 @@ fn a_pod_that_runs_forever() {
     pod.set(&["metadata", "deletionGracePeriodSeconds"], 30);
     check(&mut pod, &[(5, "Succeeded"), (6, "delete")]);
     pod.set(&["metadata", "deletionGracePeriodSeconds"], 0);
-    check(&mut pod, &[(7, "nothing")]);
+    check(&mut pod, &[(7, "delete")]);
+    pod.set(&["metadata", "finalizers"], value!(["example.com/hold"]));
+    check(&mut pod, &[(8, "nothing")]);
 }
 
 #[test]
