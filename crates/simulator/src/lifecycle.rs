@@ -134,7 +134,13 @@ fn status(pod: &Value, addresses: Addresses, stage: Stage, now: Timestamp) -> Va
         let on_host = pod.bool_at(&["spec", "hostNetwork"]) == Some(true);
         let ip = if on_host { addresses.host } else { addresses.pod }.to_string();
         status.set(&["podIP"], ip.clone());
-        status.set(&["podIPs"], value!([{"ip": (ip)}]));
+        let mut ips = vec![value!({"ip": (ip.clone())})];
+        let is_other = |known: &Value| known.str_at(&["ip"]) != Some(ip.as_str());
+        // An address that the node has no more, or never had, does not stay beside the new one.
+        if pod.items_at(&["status", "podIPs"]).iter().any(is_other) {
+            ips.push(value!({"$patch": "replace"}));
+        }
+        status.set(&["podIPs"], ips);
     }
     let ordinary =
         |container: &Value, known: Option<&Value>| container_status(pod, container, known, stage, now);

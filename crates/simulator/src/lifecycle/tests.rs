@@ -88,3 +88,14 @@ fn gates_and_init_containers() {
     pod.set(&["status", "conditions"], Value::Array(conditions));
     check(&mut pod, &[(2, "Running ready")]);
 }
+
+#[test]
+fn an_address_of_another_network_is_replaced() {
+    let ips = |known: &str| {
+        let mut pod = pod("Always");
+        pod.set(&["status", "podIPs"], value!([{"ip": (known)}]));
+        status(&pod, ADDRESSES, Stage::Running, at(0)).items_at(&["status", "podIPs"]).to_vec()
+    };
+    assert_eq!(ips("10.244.1.2"), [value!({"ip": "10.244.1.2"})]);
+    assert_eq!(ips("10.9.9.9"), [value!({"ip": "10.244.1.2"}), value!({"$patch": "replace"})]);
+}
