@@ -27,8 +27,10 @@ impl Node {
             .stdout(Stdio::null())
             .spawn()
             .expect("images can be imported");
-        import.stdin.take().unwrap().write_all(&busybox_archive()).unwrap();
-        assert!(import.wait().unwrap().success());
+        let mut input = import.stdin.take().expect("input is piped");
+        input.write_all(&busybox_archive()).expect("the archive is read");
+        drop(input);
+        assert!(import.wait().expect("the import ends").success());
         let name = format!("{name}-{}", std::process::id());
         let server = Node::serve(&directory, &name);
         Node { server, directory, name }
@@ -70,7 +72,7 @@ impl Node {
     }
 
     fn log(&self, pod: &str, container: &str) -> String {
-        let uid = self.pod(pod)["metadata"]["uid"].as_str().unwrap().to_owned();
+        let uid = self.pod(pod)["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
         let path = format!("/var/log/pods/default_{pod}_{uid}/{container}/0.log");
         let text = std::fs::read_to_string(path).unwrap_or_default();
         text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
@@ -80,7 +82,7 @@ impl Node {
     fn end(&self) {
         let client = self.client();
         for pod in items(client) {
-            let name = pod["metadata"]["name"].as_str().unwrap();
+            let name = pod["metadata"]["name"].as_str().expect("pods have names");
             client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
         }
         eventually("all pods are gone", || items(client).is_empty());
@@ -91,7 +93,7 @@ impl Node {
         for place in ["kubelet/pods", "runtime/sandboxes", "runtime/containers"] {
             eventually(&format!("nothing is left in {place}"), || empty(place));
         }
-        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts can be read");
         assert!(!mounts.contains(&self.directory.path().display().to_string()), "mounts are left:\n{mounts}");
     }
 }

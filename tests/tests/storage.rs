@@ -17,11 +17,13 @@ fn cluster() -> Server {
     Server::start_with(&["--simulated-nodes", "2"])
 }
 
-fn volume(client: &Client, name: &str, size: &str, source: Value) {
+fn volume(client: &Client, name: &str, size: &str, source: &Value) {
     let mut spec = json!({
         "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "shelf",
     });
-    spec.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+    for (key, value) in source.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
     client.post(VOLUMES, &json!({"metadata": {"name": name}, "spec": spec})).expect_status(201);
 }
 
@@ -32,7 +34,7 @@ fn claim(client: &Client, name: &str, class: &str) {
     client.post(CLAIMS, &json!({"metadata": {"name": name}, "spec": spec})).expect_status(201);
 }
 
-fn pod(client: &Client, name: &str, node: &str, volume: Value) {
+fn pod(client: &Client, name: &str, node: &str, volume: &Value) {
     let spec = json!({
         "nodeName": node, "terminationGracePeriodSeconds": 0, "volumes": [volume],
         "containers": [{"name": "main", "image": "registry.example/app:1"}],
@@ -69,7 +71,7 @@ fn a_claim_gets_the_smallest_volume_and_gives_it_back() {
     let server = cluster();
     let client = server.client();
     for (name, size) in [("large", "10Gi"), ("small", "512Mi"), ("right", "2Gi")] {
-        volume(client, name, size, json!({"hostPath": {"path": format!("/srv/{name}")}}));
+        volume(client, name, size, &json!({"hostPath": {"path": format!("/srv/{name}")}}));
     }
     claim(client, "data", "shelf");
     eventually("the claim is bound", || phase(client, CLAIMS, "data") == "Bound");
@@ -98,7 +100,7 @@ fn a_local_volume_is_made_where_its_pod_goes_and_deleted_with_its_claim() {
         client,
         "app",
         "simulated-1",
-        json!({"name": "data", "ephemeral": {"volumeClaimTemplate": template}}),
+        &json!({"name": "data", "ephemeral": {"volumeClaimTemplate": template}}),
     );
     eventually("the claim is there and waits", || {
         client.get(format!("{CLAIMS}/app-data")).status == 200
@@ -142,9 +144,9 @@ fn a_volume_follows_its_pod_from_node_to_node() {
         eventually("the node is there", || client.get(&path).status == 200);
         client.patch(&path, "merge", &managed).expect_status(200);
     }
-    volume(client, "disk", "1Gi", json!({"csi": {"driver": "disk.example.com", "volumeHandle": "h"}}));
+    volume(client, "disk", "1Gi", &json!({"csi": {"driver": "disk.example.com", "volumeHandle": "h"}}));
     claim(client, "disk", "shelf");
-    pod(client, "first", "simulated-0", uses("disk"));
+    pod(client, "first", "simulated-0", &uses("disk"));
     let attached_to = || -> Vec<Value> {
         list(client, ATTACHMENTS).iter().map(|attachment| attachment["spec"]["nodeName"].clone()).collect()
     };
@@ -159,7 +161,7 @@ fn a_volume_follows_its_pod_from_node_to_node() {
     });
     let mounted = json!({"status": {"volumesInUse": ["kubernetes.io/csi/disk.example.com^h"]}});
     client.patch(format!("{node}/status"), "merge", &mounted).expect_status(200);
-    pod(client, "second", "simulated-1", uses("disk"));
+    pod(client, "second", "simulated-1", &uses("disk"));
     eventually("the second pod is told to wait", || {
         reasons(client, "second").contains(&json!("FailedAttachVolume"))
     });
