@@ -26,13 +26,13 @@ pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     prepare::agree_on_namespace(call, &mut binding)?;
     let write = Write::create("binding", dry_run);
     admission::admit(call, write, &mut binding).await?;
-    if call.at.name.is_empty() {
-        return Err(Status::bad_request("Name parameter required."));
-    }
     if meta::name(&binding) != call.at.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     validate(&binding)?;
+    if call.at.name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
     admission::validate(call, write, Some(&binding)).await?;
     for _ in 0..RACE_RETRIES {
         let current = current(call)?;
