@@ -1,11 +1,13 @@
 //! Runs controllers until it is dropped: each has a queue, fed by the caches, and a few workers.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::{Backoff, Clock};
 use corten_client::{Caches, Client, Key};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -160,7 +162,14 @@ impl<C: Controller> Worker<C> {
         }
         loop {
             let key = self.queue.next().await;
-            let (failed, again_after) = self.reconcile(&key).await;
+            // A fault in one decision is that key's alone: the others go on, and it is tried again.
+            let (failed, again_after) = match AssertUnwindSafe(self.reconcile(&key)).catch_unwind().await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    tracing::error!(controller = self.controller.name(), %key, "a decision failed");
+                    (true, None)
+                }
+            };
             self.queue.done(&key, failed, again_after);
         }
     }
