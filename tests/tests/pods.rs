@@ -141,14 +141,14 @@ fn a_pod_runs_and_leaves_nothing() {
     let mut asked = pod(
         "job",
         "Never",
-        &[container("main", "echo $WHO; cat /work/x /cm/a; echo bye > /dev/termination-log")],
+        &[container("main", "echo $WHO; cat /shared/x /cm/a; echo bye > /dev/termination-log")],
     );
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "from cm"}});
     node.client().post("/api/v1/namespaces/default/configmaps", &config).expect_status(201);
-    asked["spec"]["initContainers"] = json!([container("first", "echo made > /work/x")]);
+    asked["spec"]["initContainers"] = json!([container("first", "echo made > /shared/x")]);
     asked["spec"]["volumes"] =
         json!([{"name": "w", "emptyDir": {}}, {"name": "c", "configMap": {"name": "cm"}}]);
-    let mounts = json!([{"name": "w", "mountPath": "/work"}, {"name": "c", "mountPath": "/cm"}]);
+    let mounts = json!([{"name": "w", "mountPath": "/shared"}, {"name": "c", "mountPath": "/cm"}]);
     asked["spec"]["initContainers"][0]["volumeMounts"] = mounts.clone();
     asked["spec"]["containers"][0]["volumeMounts"] = mounts;
     asked["spec"]["containers"][0]["env"] =
