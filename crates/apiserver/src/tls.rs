@@ -7,16 +7,13 @@
 use std::sync::Arc;
 
 use corten_auth::authentication::FrontProxy;
-use corten_pki::ServerPki;
+use corten_pki::{Anybody, ServerPki};
 use jiff::Timestamp;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{Error, RootCertStore, ServerConfig};
 
 use crate::authentication::{AuthenticationOptions, Certificate, Peer, certified};
 
@@ -81,7 +78,7 @@ pub(crate) fn configure(
         "" => None,
         pem => Some((verifier(&provider, "front proxies", pem)?, options.front_proxy.clone())),
     };
-    let any = AnyCertificate { algorithms: provider.signature_verification_algorithms };
+    let any = Anybody::new(&provider);
     let mut config = server_config(provider, Arc::new(any), pki).map_err(TlsError::Serving)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = 1;
@@ -104,58 +101,11 @@ fn verifier(
 
 fn server_config(
     provider: Arc<CryptoProvider>,
-    verifier: Arc<AnyCertificate>,
+    verifier: Arc<Anybody>,
     pki: &ServerPki,
 ) -> Result<ServerConfig, Error> {
     ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
         .with_single_cert(pki.serving_chain.clone(), pki.serving_key.clone_key())
-}
-
-/// Asks for a certificate and takes whatever comes, if the client can sign with it.
-#[derive(Debug)]
-struct AnyCertificate {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ClientCertVerifier for AnyCertificate {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }

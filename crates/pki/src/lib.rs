@@ -12,6 +12,7 @@
 //! File names are kubeadm's, so an existing kubeadm `pki` directory can be used as it is. Keys made here are
 //! ECDSA P-256; existing RSA keys are accepted.
 
+mod anybody;
 mod authority;
 mod der;
 mod error;
@@ -25,6 +26,7 @@ mod sans;
 mod server;
 mod sign;
 
+pub use anybody::Anybody;
 pub use authority::Authority;
 pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of};

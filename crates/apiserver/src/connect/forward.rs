@@ -1,7 +1,5 @@
 //! Passes requests and answers on, and joins two connections that were upgraded.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use corten_api::Status;
 use futures_util::StreamExt;
@@ -12,12 +10,6 @@ use http_body_util::{BodyExt, BodyStream, Empty};
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::backend::{Backend, Failure, Outgoing};
 use crate::body::ResponseBody;
@@ -125,47 +117,4 @@ fn joined(client: OnUpgrade, answer: Response<Incoming>) -> Answer {
 /// What a session's client hears that asked for none.
 pub(super) fn not_upgraded() -> Status {
     Status::bad_request("Upgrade request required")
-}
-
-/// Believes every certificate.
-#[derive(Debug)]
-struct Unchecked(WebPkiSupportedAlgorithms);
-
-pub(super) fn unchecked(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Unchecked(provider.signature_verification_algorithms))
-}
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
 }

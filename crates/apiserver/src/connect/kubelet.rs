@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use corten_api::{Status, Value};
-use corten_pki::{ServerPki, pem_certificates};
+use corten_pki::{Anybody, ServerPki, pem_certificates};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::backend::Backend;
-use super::forward::unchecked;
 use crate::call::Call;
 
 const DEFAULT_PORT: i64 = 10250;
@@ -44,7 +43,7 @@ impl Kubelets {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
             .map_err(TlsError::Authority)?;
-        let any = unchecked(&provider);
+        let any = Arc::new(Anybody::new(&provider));
         let with_certificate = |verifier| config(&provider, verifier, Some(pki)).map(Arc::new);
         Ok(Kubelets {
             checked: with_certificate(verifier)?,

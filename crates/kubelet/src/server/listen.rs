@@ -7,15 +7,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_pki::pem_certificates;
+use corten_pki::{Anybody, pem_certificates};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -33,7 +30,7 @@ pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Arc<dyn ClientCert
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
         .map_err(Error::Authorities)?;
-    let any = AnyCertificate { algorithms: provider.signature_verification_algorithms };
+    let any = Anybody::new(&provider);
     let chain = options.certificate.chain().map_err(Error::Certificates)?;
     let key = options.certificate.key().map_err(Error::Certificates)?;
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -73,52 +70,5 @@ async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAccepto
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
         tracing::debug!(%error, "connection ended");
-    }
-}
-
-/// Asks for a certificate and takes whatever comes, if the client can sign with it.
-#[derive(Debug)]
-struct AnyCertificate {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ClientCertVerifier for AnyCertificate {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
     }
 }
