@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
-use corten_client::Client;
+use corten_client::{Caches, Client};
 use corten_container::native::network::{LoopbackOnly, Network};
 use corten_container::native::{self, Native};
 use corten_container::registry::{Registries, RegistriesConfig};
@@ -16,6 +16,7 @@ use corten_kubelet::{Options, Parts, server};
 use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
 
+use crate::dns::{self, DnsOptions};
 use crate::pod_network::BuiltIn;
 
 const AGENT: &str = "kubelet/v1.37.0";
@@ -31,8 +32,11 @@ pub(crate) struct NodeOptions {
     pub(crate) data_dir: PathBuf,
     /// Whether pods reach anybody but themselves.
     pub(crate) pod_network: bool,
-    pub(crate) cluster_dns: String,
+    /// Where pods ask for names.
+    pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
+    /// Whether names are answered here.
+    pub(crate) dns: bool,
     /// Who vouches for the node, and for those who speak to it.
     pub(crate) authority: Arc<Authority>,
 }
@@ -50,6 +54,12 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
     let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
+    let caches = Caches::new(client.clone(), clock.clone());
+    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    match options.dns {
+        true => dns::start(manager, caches, names)?,
+        false => dns::let_go(),
+    }
     let parts = Parts {
         runtime: runtime.clone(),
         images: runtime,
@@ -62,7 +72,7 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         addresses: vec![options.address.to_string()],
         root_dir: options.data_dir.join("kubelet"),
         log_dir: PathBuf::from(LOGS),
-        cluster_dns: vec![options.cluster_dns],
+        cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
     };
     manager.spawn(async move {

@@ -4,6 +4,7 @@ mod agent;
 mod bench;
 mod component;
 mod controller_manager;
+mod dns;
 mod image;
 mod pod_network;
 mod scheduler;

@@ -11,6 +11,7 @@
 pub mod addresses;
 mod cidr;
 mod error;
+mod held;
 mod host;
 pub mod namespace;
 pub mod netlink;
@@ -24,5 +25,6 @@ mod tunnel;
 
 pub use cidr::Cidr;
 pub use error::{Error, Result};
+pub use held::{hold, let_go};
 pub use pods::{Across, Options, PodNetwork};
 pub use records::{Attachment, HostPort, Protocol};
