@@ -12,8 +12,10 @@ const BUSYBOX: &str = "/bin/busybox";
 /// What tests call it by.
 const NAME: &str = "docker.io/library/busybox:latest";
 
-const COMMANDS: [&str; 13] =
-    ["sh", "sleep", "cat", "echo", "ls", "id", "env", "touch", "rm", "tail", "true", "test", "hostname"];
+const COMMANDS: [&str; 15] = [
+    "sh", "sleep", "cat", "echo", "ls", "id", "env", "touch", "rm", "tail", "true", "test", "hostname",
+    "nslookup", "wget",
+];
 
 /// An archive of the image, as `docker save` writes one.
 pub fn busybox_archive() -> Vec<u8> {

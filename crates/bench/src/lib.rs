@@ -7,6 +7,7 @@
 
 mod apiserver;
 mod controllers;
+mod dns;
 mod events;
 mod http;
 mod load;
@@ -22,6 +23,7 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use dns::{DnsOptions, dns};
 pub use raw::raw_server;
 pub use report::Report;
 pub use scheduler::{SchedulerOptions, scheduler};

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
-use corten_client::{Caches, Client};
+use corten_client::Client;
 use corten_container::native::network::{LoopbackOnly, Network};
 use corten_container::native::{self, Native};
 use corten_container::registry::{Registries, RegistriesConfig};
@@ -54,10 +54,9 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
     let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
-    let caches = Caches::new(client.clone(), clock.clone());
     let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
     match options.dns {
-        true => dns::start(manager, caches, names)?,
+        true => dns::start(manager, names)?,
         false => dns::let_go(),
     }
     let parts = Parts {

@@ -1,5 +1,7 @@
 //! `corten bench`: measure, print a table or JSON.
 
+mod dns;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -20,6 +22,8 @@ enum What {
     Controllers(ControllersArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
+    /// Ask a server of names that has a large cluster in memory.
+    Dns(dns::Args),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -94,6 +98,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Apiserver(args) => apiserver(args).await,
             What::Controllers(args) => controllers(args).await,
             What::Scheduler(args) => scheduler(args).await,
+            What::Dns(args) => print(&dns::run(&args)?, args.json),
         }
     })
 }

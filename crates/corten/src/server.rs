@@ -143,7 +143,8 @@ impl Args {
             pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
-            dns: self.runs("dns"),
+            // Pods that reach nobody ask nobody.
+            dns: self.runs("dns") && self.pod_network == "built-in",
             authority,
         }
     }

@@ -13,6 +13,7 @@
 //! ECDSA P-256; existing RSA keys are accepted.
 
 mod anybody;
+mod asking;
 mod authority;
 mod der;
 mod error;
@@ -27,6 +28,7 @@ mod server;
 mod sign;
 
 pub use anybody::Anybody;
+pub use asking::{Asked, ask};
 pub use authority::Authority;
 pub use error::{Error, Result};
 pub use identity::{CertIdentity, identity_of};
