@@ -21,7 +21,7 @@ mod tools;
 
 pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
-pub use cluster::{Cluster, ClusterOptions};
+pub use cluster::{Between, Cluster, ClusterOptions};
 pub use http::{Connection, DEADLINE};
 pub use image::busybox_archive;
 pub use server::{DataDirectory, Server, StartFailure};
