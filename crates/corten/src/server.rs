@@ -27,7 +27,15 @@ use crate::agent::{self, NodeOptions};
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
-const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
+const PARTS: [&str; 7] = [
+    "agent",
+    "scheduler",
+    "controller-manager",
+    "proxy",
+    "dns",
+    addons::LOCAL_STORAGE,
+    addons::METRICS_SERVER,
+];
 
 /// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
 const CLUSTER_CIDR: &str = "10.244.0.0/16";
@@ -70,7 +78,7 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage, metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
@@ -212,11 +220,12 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         service_ranges: args.service_cluster_ip_range,
         node_ports: args.service_node_port_range,
         limits: limits(&args),
+        resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
-    addons::install(&administrator, args.runs(addons::LOCAL_STORAGE)).await;
+    addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;

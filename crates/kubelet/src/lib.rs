@@ -27,6 +27,7 @@ mod probes;
 mod resources;
 pub mod server;
 mod start;
+mod stats;
 mod status;
 mod statuses;
 mod termination;
@@ -108,6 +109,7 @@ pub async fn run_and_serve(
             seccomp_root: root.join("seccomp").display().to_string(),
         },
         runtime: parts.runtime,
+        stats: stats::Stats::new(parts.clock.now()),
         client: parts.client,
         caches,
         recorder: parts.recorder,

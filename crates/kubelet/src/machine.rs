@@ -15,6 +15,7 @@ use crate::images::ImageManager;
 use crate::pod::Pod;
 use crate::pods::Pods;
 use crate::probes::Probes;
+use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
@@ -33,6 +34,7 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) stats: Stats,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
     /// The node's own object, the only one it may see.
@@ -55,6 +57,7 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.probes.forget(uid);
         self.pods.forget(uid);
     }
 }
