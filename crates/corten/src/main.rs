@@ -5,6 +5,9 @@ mod bench;
 mod component;
 mod controller_manager;
 mod image;
+mod kubelet;
+mod node_flags;
+mod node_runtime;
 mod pod_network;
 mod scheduler;
 mod server;
@@ -30,6 +33,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Run a node alone, on any Kubernetes.
+    Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
     Image(image::Args),
     /// Measure this machine and this build.
@@ -43,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }

@@ -25,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions};
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::node_flags::NodeFlags;
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
@@ -113,6 +114,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
+    node: NodeFlags,
+    #[command(flatten)]
     controllers: ControllerFlags,
 }
 
@@ -131,6 +134,7 @@ impl Args {
             pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns.clone(),
             cluster_domain: self.cluster_domain.clone(),
+            flags: self.node.clone(),
             authority,
         }
     }
@@ -293,7 +297,7 @@ fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
 
 /// The address this machine would be seen with from elsewhere. Nothing is sent: choosing a peer is enough
 /// for the kernel to choose an address.
-fn outward_address(ipv6: bool) -> Option<IpAddr> {
+pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
     let elsewhere: SocketAddr = if ipv6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
     } else {
