@@ -13,7 +13,7 @@ use corten_kubelet::{Options, Parts, server};
 use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
 
-use crate::node_flags::NodeFlags;
+use crate::agent_flags::AgentFlags;
 use crate::node_runtime;
 
 pub(crate) const AGENT: &str = "kubelet/v1.37.0";
@@ -31,7 +31,7 @@ pub(crate) struct NodeOptions {
     pub(crate) pod_network: bool,
     pub(crate) cluster_dns: String,
     pub(crate) cluster_domain: String,
-    pub(crate) flags: NodeFlags,
+    pub(crate) flags: AgentFlags,
     /// Who vouches for the node, and for those who speak to it.
     pub(crate) authority: Arc<Authority>,
 }

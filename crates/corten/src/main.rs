@@ -1,12 +1,12 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
 mod agent;
+mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
 mod image;
 mod kubelet;
-mod node_flags;
 mod node_runtime;
 mod pod_network;
 mod scheduler;
@@ -67,4 +67,14 @@ fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
         .collect();
     flags.sort();
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        Cli::command().debug_assert();
+    }
 }

@@ -25,7 +25,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions};
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
-use crate::node_flags::NodeFlags;
+use crate::agent_flags::AgentFlags;
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
@@ -114,7 +114,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
-    node: NodeFlags,
+    node: AgentFlags,
     #[command(flatten)]
     controllers: ControllerFlags,
 }

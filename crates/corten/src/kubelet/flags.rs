@@ -10,7 +10,7 @@ use corten_api::{Value, value};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::configuration::fields::{FIELDS, Shape};
 
-use crate::node_flags::pair;
+use crate::agent_flags::pair;
 
 /// Flags that upstream takes and that mean nothing here.
 const IGNORED: [(&str, &str); 10] = [

@@ -11,7 +11,7 @@ use crate::server::parse_duration;
 
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "The node")]
-pub(crate) struct NodeFlags {
+pub(crate) struct AgentFlags {
     /// The socket of a container runtime such as unix:///run/containerd/containerd.sock [default: the one built in].
     #[arg(long)]
     pub(crate) container_runtime_endpoint: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct NodeFlags {
     healthz_port: u16,
 }
 
-impl NodeFlags {
+impl AgentFlags {
     /// Where the kubelet's health is asked for.
     pub(crate) fn health(&self) -> Option<SocketAddr> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
