@@ -24,8 +24,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions};
-use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 use crate::agent_flags::AgentFlags;
+use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
 const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];

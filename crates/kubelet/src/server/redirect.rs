@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use corten_api::json;
@@ -27,6 +28,8 @@ use super::spdy_session::{PORT_FORWARD, SESSION, VERSIONS};
 
 /// How many bytes wait between the runtime and the client.
 const AHEAD: usize = 64 * 1024;
+/// How long the runtime may take to say why it ended a connection.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Unavailable(format!("{what}: {why}"))
@@ -73,24 +76,32 @@ pub(super) async fn connection(url: &str, port: u16) -> Result<Box<dyn Connectio
     let _ = error.out.end().await;
     let mut data = open(&mut opener, &of("data")).await?;
     let (ours, theirs) = tokio::io::duplex(AHEAD);
+    let (sender, mut received) = mpsc::channel(1);
     let failure = Arc::new(Mutex::new(None));
     let told = failure.clone();
     tokio::spawn(async move {
         let _lasts_as_long = opener;
         let out = data.out.clone();
-        let carry = port_forward::carry(Box::new(theirs), &mut data.data, |bytes| async {
+        let carry = port_forward::carry(Box::new(theirs), &mut received, |bytes| async {
             out.send(bytes).await.is_ok()
         });
-        let watch = async {
-            let said = collected(error.data).await;
-            if said.is_empty() {
-                std::future::pending::<()>().await;
+        // What went wrong is known before the end of the data is.
+        let pass_on = async {
+            while let Some(bytes) = data.data.recv().await {
+                if sender.send(bytes).await.is_err() {
+                    break;
+                }
             }
-            *told.lock() = Some(String::from_utf8_lossy(&said).into_owned());
+            let said = tokio::time::timeout(LAST_WORDS, collected(error.data)).await.unwrap_or_default();
+            if !said.is_empty() {
+                *told.lock() = Some(String::from_utf8_lossy(&said).into_owned());
+            }
+            drop(sender);
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             _ = carry => {}
-            () = watch => {}
+            () = pass_on => {}
         }
         // A runtime that is gone needs no goodbye.
         let _ = out.end().await;
