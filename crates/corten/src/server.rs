@@ -24,6 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions};
+use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 
 /// Parts that can be left out.
@@ -121,6 +122,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
+    node: AgentFlags,
+    #[command(flatten)]
     controllers: ControllerFlags,
 }
 
@@ -139,6 +142,7 @@ impl Args {
             pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns.clone(),
             cluster_domain: self.cluster_domain.clone(),
+            flags: self.node.clone(),
             authority,
         }
     }
@@ -302,7 +306,7 @@ fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
 
 /// The address this machine would be seen with from elsewhere. Nothing is sent: choosing a peer is enough
 /// for the kernel to choose an address.
-fn outward_address(ipv6: bool) -> Option<IpAddr> {
+pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
     let elsewhere: SocketAddr = if ipv6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
     } else {

@@ -103,7 +103,8 @@ fn what_cannot_be_read_is_passed_over() {
                 container_cpu_usage_seconds_total{container=\"a\\\"b\",namespace=\"n\",pod=\"p\"} 1 1000\n\
                 container_memory_working_set_bytes{container=\"a\\\"b\",namespace=\"n\",pod=\"p\"} NaN 1000\n";
     let batch = batch(text);
-    let pods: Vec<_> = batch.pods.values().flat_map(|containers| containers.keys().map(String::as_str)).collect();
+    let pods: Vec<_> =
+        batch.pods.values().flat_map(|containers| containers.keys().map(String::as_str)).collect();
     assert_eq!((pods, batch.nodes.len()), (vec!["a\"b"], 0));
 }
 

@@ -54,7 +54,7 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
 }
 
 /// The pods of this node with the statuses that were told last.
-fn pods(server: &Server) -> Value {
+pub(super) fn pods(server: &Server) -> Value {
     let machine = &server.machine;
     let items = machine.pods.all().into_iter().map(|pod| {
         let mut tree = pod.tree().clone();
@@ -69,6 +69,9 @@ fn pods(server: &Server) -> Value {
 
 /// How the kubelet is set up, as far as it can be.
 fn configuration(server: &Server) -> Value {
+    if let Some(configuration) = &server.machine.configuration {
+        return value!({"kubeletconfig": (configuration.clone())});
+    }
     let resolver = &server.machine.config.resolver;
     let dns: Vec<Value> = resolver.cluster_servers.iter().map(|server| server.as_str().into()).collect();
     value!({
