@@ -6,6 +6,7 @@ mod component;
 mod controller_manager;
 mod image;
 mod pod_network;
+mod proxy;
 mod scheduler;
 mod server;
 
