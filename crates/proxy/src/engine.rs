@@ -1,12 +1,15 @@
 //! Brings the rules of all families up to date with what the API says: the one place where rules are changed.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use corten_client::Key;
 use corten_net::Cidr;
 use corten_net::conntrack::Conntrack;
 use corten_net::namespace::Namespace;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::backend::Backend;
@@ -14,9 +17,10 @@ use crate::base::{Base, LocalPods};
 use crate::config::{Config, DetectLocal, Mode};
 use crate::conntrack::Frontends;
 use crate::inputs::Inputs;
-use crate::nftables;
+use crate::iptables::kept::Count;
 use crate::node_ports::NodePortAddresses;
 use crate::route::Routed;
+use crate::{iptables, nftables};
 
 /// The rules of one network namespace.
 pub struct Engine {
@@ -30,18 +34,48 @@ struct Family {
     ipv4: bool,
     backend: Box<dyn Backend>,
     conntrack: Conntrack,
+    /// Of each Service, how many ports have nobody on this node although they should.
+    without_local: HashMap<Key, (usize, usize)>,
 }
 
 /// What came of it in one IP family.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Synced {
     pub ipv4: bool,
     /// Everything was written, rather than what changed.
     pub was_full: bool,
     pub took: Duration,
     pub failed: bool,
-    /// Flows that were forgotten.
-    pub forgotten: usize,
+    /// How many flows were forgotten, and how long it took, if any could have to be.
+    pub forgotten: Option<(usize, Duration)>,
+    /// How many ports stay on the node and have nobody there: for traffic from within the cluster, and from outside.
+    pub without_local: (usize, usize),
+    /// At which ports load balancers ask for the Services that changed, and how many endpoints are ready here.
+    pub checks: Vec<(Key, Option<(u16, usize)>)>,
+    /// Where node ports are open; `None` is everywhere.
+    pub node_port_addresses: Option<Vec<IpAddr>>,
+    /// How many rules of iptables there are, where that is what they are.
+    pub count: Option<Count>,
+}
+
+/// What came of it in all, and when the changes began that it was about.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub families: Vec<Synced>,
+    pub triggers: Vec<Timestamp>,
+}
+
+impl Outcome {
+    pub fn failed(&self) -> bool {
+        self.families.iter().any(|synced| synced.failed)
+    }
+}
+
+/// What is to be so in one family.
+struct Observed {
+    base: Base,
+    services: Vec<(Key, Vec<Routed>)>,
+    checks: Vec<(Key, Option<(u16, usize)>)>,
 }
 
 impl Engine {
@@ -51,32 +85,45 @@ impl Engine {
         for ipv4 in [true, false] {
             let base = base(&config, &Inputs::default(), ipv4, None);
             let backend: Box<dyn Backend> = match config.mode {
-                Mode::Nftables | Mode::Iptables => Box::new(nftables::Table::open(&namespace, base)?),
+                Mode::Nftables => Box::new(nftables::Table::open(&namespace, base)?),
+                Mode::Iptables => Box::new(iptables::Tables::open(namespace.duplicate()?, base)?),
             };
-            families.push(Family { ipv4, backend, conntrack: Conntrack::open(&namespace)? });
+            let conntrack = Conntrack::open(&namespace)?;
+            families.push(Family { ipv4, backend, conntrack, without_local: HashMap::new() });
         }
         Ok(Engine { config, namespace, families })
     }
 
     /// Writes what changed since the last time; what came of it where there was something to do.
-    pub fn sync(&mut self, inputs: &Mutex<Inputs>) -> Vec<Synced> {
-        let (bases, changed) = self.observe(inputs);
-        let families = self.families.iter_mut().zip(bases).zip(changed);
-        families.filter_map(|((family, base), services)| family.sync(base, services)).collect()
+    pub fn sync(&mut self, inputs: &Mutex<Inputs>) -> Outcome {
+        let (observed, triggers) = self.observe(inputs);
+        let families = self.families.iter_mut().zip(observed);
+        let families = families.filter_map(|(family, observed)| family.sync(observed)).collect();
+        Outcome { families, triggers }
     }
 
     /// What holds for all Services, and what some have become, for each family.
-    fn observe(&self, inputs: &Mutex<Inputs>) -> (Vec<Base>, Vec<Vec<(Key, Vec<Routed>)>>) {
+    fn observe(&self, inputs: &Mutex<Inputs>) -> (Vec<Observed>, Vec<Timestamp>) {
         let mut inputs = inputs.lock();
         let changed = inputs.take_changed();
         let node = inputs.node.facts.clone();
-        let families = || self.families.iter().map(|family| family.ipv4);
-        let bases = families().map(|ipv4| base(&self.config, &inputs, ipv4, Some(&self.namespace)));
-        let routed = families().map(|ipv4| {
-            let services = changed.services.iter();
-            services.map(|key| (key.clone(), inputs.routed(key, ipv4, &node))).collect()
+        let observed = self.families.iter().map(|family| {
+            let ipv4 = family.ipv4;
+            let services = || changed.services.iter();
+            Observed {
+                base: base(&self.config, &inputs, ipv4, Some(&self.namespace)),
+                services: services().map(|key| (key.clone(), inputs.routed(key, ipv4, &node))).collect(),
+                checks: services().map(|key| (key.clone(), inputs.health(key, ipv4, &node))).collect(),
+            }
         });
-        (bases.collect(), routed.collect())
+        (observed.collect(), changed.triggers)
+    }
+
+    /// Looks whether somebody removed rules; whether there is something to write anew for that.
+    pub fn inspect(&mut self) -> bool {
+        let damaged = self.families.iter_mut().filter(|family| !family.backend.is_full());
+        let damaged = damaged.filter_map(|family| (!family.backend.is_intact()).then_some(family));
+        damaged.map(|family| family.backend.distrust()).count() > 0
     }
 
     /// Everything is written anew the next time.
@@ -89,15 +136,17 @@ impl Engine {
         self.families.iter().any(|family| family.backend.has_stale())
     }
 
-    /// Removes it. To be called a while after the last change.
-    pub fn clean_up(&mut self) -> io::Result<()> {
+    /// Removes it, where there is any. To be called a while after the last change.
+    pub fn clean_up(&mut self) -> Vec<(bool, io::Result<()>)> {
         let stale = self.families.iter_mut().filter(|family| family.backend.has_stale());
-        stale.map(|family| family.backend.clean_up()).fold(Ok(()), io::Result::and)
+        stale.map(|family| (family.ipv4, family.backend.clean_up())).collect()
     }
 }
 
 impl Family {
-    fn sync(&mut self, base: Base, services: Vec<(Key, Vec<Routed>)>) -> Option<Synced> {
+    fn sync(&mut self, observed: Observed) -> Option<Synced> {
+        let Observed { base, services, checks } = observed;
+        let node_port_addresses = base.node_port_addresses.clone();
         self.backend.set_base(base);
         let was_full = self.backend.is_full();
         if services.is_empty() && !was_full {
@@ -105,30 +154,60 @@ impl Family {
         }
         let started = Instant::now();
         let frontends = Frontends::of(services.iter().flat_map(|(_, ports)| ports));
+        self.count(&services);
         let written = self.backend.change(services);
         let took = started.elapsed();
         let failed = written.is_err();
         if let Err(error) = written {
             tracing::warn!(ipv4 = self.ipv4, %error, "rules could not be written");
         }
-        let forgotten = if failed { 0 } else { self.forget(&frontends) };
-        Some(Synced { ipv4: self.ipv4, was_full, took, failed, forgotten })
+        let forgotten = if failed { None } else { self.forget(&frontends) };
+        let sum = |(a, b): (usize, usize), (c, d): &(usize, usize)| (a + c, b + d);
+        let without_local = self.without_local.values().fold((0, 0), sum);
+        Some(Synced {
+            ipv4: self.ipv4,
+            was_full,
+            took,
+            failed,
+            forgotten,
+            without_local,
+            checks,
+            node_port_addresses,
+            count: self.backend.count(),
+        })
     }
 
-    /// Forgets flows that lead where nobody serves any more; how many.
-    fn forget(&mut self, frontends: &Frontends) -> usize {
-        if frontends.is_empty() {
-            return 0;
+    /// Takes note of ports that have nobody on this node although they should.
+    fn count(&mut self, services: &[(Key, Vec<Routed>)]) {
+        for (key, ports) in services {
+            let count = |has: fn(&Routed) -> bool| {
+                ports.iter().filter(|routed| routed.has_endpoints && !has(routed)).count()
+            };
+            match (count(Routed::has_internal_endpoints), count(Routed::has_external_endpoints)) {
+                (0, 0) => drop(self.without_local.remove(key)),
+                some => drop(self.without_local.insert(key.clone(), some)),
+            }
         }
+    }
+
+    /// Forgets flows that lead where nobody serves any more; how many, and how long it took.
+    fn forget(&mut self, frontends: &Frontends) -> Option<(usize, Duration)> {
+        if frontends.is_empty() {
+            return None;
+        }
+        let started = Instant::now();
         let forgotten = self.conntrack.flows(self.ipv4).and_then(|flows| {
             let stale: Vec<_> = flows.iter().filter(|flow| frontends.is_stale(flow)).collect();
             stale.iter().try_for_each(|flow| self.conntrack.forget(flow))?;
             Ok(stale.len())
         });
-        forgotten.unwrap_or_else(|error| {
-            tracing::warn!(ipv4 = self.ipv4, %error, "stale flows could not be forgotten");
-            0
-        })
+        match forgotten {
+            Ok(count) => Some((count, started.elapsed())),
+            Err(error) => {
+                tracing::warn!(ipv4 = self.ipv4, %error, "stale flows could not be forgotten");
+                None
+            }
+        }
     }
 }
 

@@ -15,7 +15,10 @@ pub mod config;
 pub mod conntrack;
 pub mod endpoints;
 mod engine;
+mod health;
 pub mod inputs;
+pub mod iptables;
+mod metrics;
 mod names;
 pub mod nftables;
 mod node;
@@ -23,7 +26,9 @@ mod node_ports;
 pub mod route;
 mod run;
 pub mod service;
+#[cfg(test)]
+mod testing;
 
 pub use config::{Config, ConfigError, Mode};
-pub use engine::{Engine, Synced};
+pub use engine::{Engine, Outcome, Synced};
 pub use run::{Proxy, start};

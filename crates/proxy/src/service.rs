@@ -56,6 +56,7 @@ pub struct ServicePort {
     pub affinity: Option<Duration>,
     pub internal_local: bool,
     pub external_local: bool,
+    pub health_check_port: Option<u16>,
 }
 
 impl Service {
@@ -106,6 +107,7 @@ impl Service {
                 affinity: self.affinity,
                 internal_local: self.internal_local,
                 external_local: self.external_local,
+                health_check_port: self.health_check_port,
             })
         })
     }

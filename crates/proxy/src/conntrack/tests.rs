@@ -17,6 +17,7 @@ fn routed(protocol: Protocol, serving: &[&str]) -> Routed {
             affinity: None,
             internal_local: false,
             external_local: false,
+            health_check_port: None,
         },
         cluster: Vec::new(),
         local: Vec::new(),

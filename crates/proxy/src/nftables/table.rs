@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corten_client::Key as ServiceKey;
 use corten_net::namespace::Namespace;
-use corten_net::nftables::{Element, Key, Nftables, Transaction};
+use corten_net::nftables::{Element, Family, Key, Nftables, Transaction};
 
 use super::kept::{Changes, Kept};
 use super::names::AFFINITY;
@@ -17,6 +17,7 @@ use super::service::{Wanted, wanted};
 use super::{TABLE, write};
 use crate::backend::Backend;
 use crate::base::Base;
+use crate::iptables::kept::Count;
 use crate::route::Routed;
 
 #[derive(Debug)]
@@ -39,8 +40,7 @@ impl Table {
 
     /// Leaves nothing behind.
     pub fn remove(namespace: &Namespace, ipv4: bool) -> io::Result<()> {
-        let family =
-            if ipv4 { corten_net::nftables::Family::Ipv4 } else { corten_net::nftables::Family::Ipv6 };
+        let family = if ipv4 { Family::Ipv4 } else { Family::Ipv6 };
         Transaction::deleting_in(family, TABLE).commit(&mut Nftables::open(namespace)?)
     }
 
@@ -105,6 +105,11 @@ impl Backend for Table {
         !self.is_written
     }
 
+    /// The table is ours alone: nobody removes it by the way.
+    fn is_intact(&mut self) -> bool {
+        true
+    }
+
     fn change(&mut self, services: Vec<(ServiceKey, Vec<Routed>)>) -> io::Result<()> {
         let node = self.base.node;
         let services: Vec<(ServiceKey, Wanted)> =
@@ -115,6 +120,10 @@ impl Backend for Table {
         } else {
             self.write_everything()
         }
+    }
+
+    fn count(&self) -> Option<Count> {
+        None
     }
 
     fn has_stale(&self) -> bool {

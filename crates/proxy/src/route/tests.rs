@@ -19,6 +19,7 @@ fn port(internal: bool, external: bool, node_port: bool) -> ServicePort {
         affinity: None,
         internal_local: internal,
         external_local: external,
+        health_check_port: None,
     }
 }
 

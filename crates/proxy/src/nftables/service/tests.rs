@@ -1,37 +1,7 @@
 //! Each feature of Services, as entries and chains.
 
-use corten_client::Key;
-
 use super::*;
-use crate::service::PortName;
-
-fn routed(change: impl FnOnce(&mut ServicePort), cluster: &[&str], local: &[&str]) -> Routed {
-    let mut port = ServicePort {
-        name: PortName { service: Key::new("ns1", "svc1"), port: "p80".into(), protocol: Protocol::Tcp },
-        cluster_ip: "10.96.0.1".parse().unwrap(),
-        port: 80,
-        node_port: None,
-        external_ips: Vec::new(),
-        load_balancer_ips: Vec::new(),
-        source_ranges: Vec::new(),
-        affinity: None,
-        internal_local: false,
-        external_local: false,
-    };
-    change(&mut port);
-    let target = |text: &&str| Target { address: text.parse().unwrap(), local: local.contains(text) };
-    let mut reachable: Vec<Target> = cluster.iter().chain(local).map(target).collect();
-    reachable.sort_unstable();
-    reachable.dedup();
-    Routed {
-        port,
-        cluster: cluster.iter().map(target).collect(),
-        local: local.iter().map(target).collect(),
-        has_endpoints: !reachable.is_empty(),
-        serving: reachable.iter().map(|target| target.address).collect(),
-        reachable,
-    }
-}
+use crate::testing::routed;
 
 /// Everything, one thing a line; hashes are left out.
 fn lines(wanted: &Wanted) -> Vec<String> {
