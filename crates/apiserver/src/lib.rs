@@ -54,9 +54,9 @@ pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use connect::TlsError as KubeletTlsError;
+pub use corten_api::time::go_duration;
 pub use in_flight::Limits;
 pub use local::Handle;
-pub use request::go_duration;
 pub use tls::TlsError;
 
 use allocation::Allocators;

@@ -9,6 +9,7 @@ mod image;
 mod kubelet;
 mod node_runtime;
 mod pod_network;
+mod proxy;
 mod scheduler;
 mod server;
 

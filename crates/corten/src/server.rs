@@ -26,6 +26,7 @@ use tracing_subscriber::EnvFilter;
 use crate::agent::{self, NodeOptions};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::proxy;
 
 /// Parts that can be left out.
 const PARTS: [&str; 7] = [
@@ -246,7 +247,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     };
     let controllers = controller_manager::start(&running, parts);
     if args.runs("agent") && args.simulated_nodes == 0 {
+        let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
         agent::start(&running, &controllers, node).await.context("starting the node")?;
+        if let Some(node) = proxied {
+            proxy::start(&controllers, &node)?;
+        }
     }
     stop.wait().await;
     tracing::info!("stopping");
