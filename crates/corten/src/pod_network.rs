@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use corten_container::native::network::{Network, PodNetwork};
 use corten_container::{Error, PortMapping, Protocol, Result};
 use corten_net::namespace::Namespace;
-use corten_net::{Cidr, HostPort, Options};
+use corten_net::{Across, Cidr, HostPort, Options};
 
 /// The link that pods are connected to.
 pub(crate) const BRIDGE: &str = "corten0";
@@ -19,11 +19,16 @@ pub(crate) struct BuiltIn(Arc<corten_net::PodNetwork>);
 
 impl BuiltIn {
     /// Takes over what an earlier run left. `folder` remembers who has which address.
-    pub(crate) fn open(folder: PathBuf) -> anyhow::Result<BuiltIn> {
+    pub(crate) fn open(folder: PathBuf, across: Option<Across>) -> anyhow::Result<BuiltIn> {
         let namespace = Namespace::current().context("opening the network namespace")?;
-        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across: None };
+        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across };
         let network = corten_net::PodNetwork::open(options, namespace).context("opening the pod network")?;
         Ok(BuiltIn(Arc::new(network)))
+    }
+
+    /// The network itself, for who knows of other nodes.
+    pub(crate) fn network(&self) -> Arc<corten_net::PodNetwork> {
+        self.0.clone()
     }
 
     /// Runs what blocks where it holds nobody up.

@@ -49,6 +49,13 @@ pub fn identity_of(cert_der: &[u8]) -> Result<CertIdentity> {
     Ok(CertIdentity { common_name, organizations, uid, not_before, not_after })
 }
 
+/// The public key of a certificate in DER, with what kind of key it is, in DER too.
+pub fn public_key_of(cert_der: &[u8]) -> Result<Vec<u8>> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert_der)
+        .map_err(|error| Error::NotACertificate(error.to_string()))?;
+    Ok(cert.public_key().raw.to_vec())
+}
+
 /// Text of any string type Go also reads; anything else is refused rather than guessed at.
 pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String> {
     attribute

@@ -31,8 +31,10 @@ pub use anybody::Anybody;
 pub use asking::{Asked, ask};
 pub use authority::Authority;
 pub use error::{Error, Result};
-pub use identity::{CertIdentity, identity_of};
-pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
+pub use identity::{CertIdentity, identity_of, public_key_of};
+pub use kubeconfig::{
+    Credentials, KubeconfigNames, authority_in_kubeconfig, kubeconfig, parse_kubeconfig, write_kubeconfig,
+};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
 pub use pem::{pem_certificates, to_pem};
 pub use request::{CertificateRequest, RequestedSubject, requested_subject};
