@@ -5,6 +5,7 @@ mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
+mod dns;
 mod image;
 mod kubelet;
 mod node_runtime;
