@@ -23,6 +23,6 @@ pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
 pub use cluster::{Cluster, ClusterOptions};
 pub use http::{Connection, DEADLINE};
-pub use image::busybox_archive;
+pub use image::{busybox_archive, image_archive};
 pub use server::{DataDirectory, Server, StartFailure};
 pub use tools::{Output, Running, Tool};
