@@ -10,6 +10,7 @@ mod controllers;
 mod events;
 mod http;
 mod load;
+mod node;
 mod objects;
 mod pods;
 mod process;
@@ -22,6 +23,7 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use node::{NodeOptions, node};
 pub use raw::raw_server;
 pub use report::Report;
 pub use scheduler::{SchedulerOptions, scheduler};

@@ -4,6 +4,7 @@
 //! `corten_client` and containers through `corten_container`, and knows neither server nor runtime.
 
 mod actions;
+mod allocation;
 mod backoff;
 mod cgroups;
 mod config;
@@ -28,6 +29,7 @@ mod pod;
 mod pods;
 mod probes;
 mod relist;
+mod resize;
 mod resources;
 pub mod server;
 mod start;
@@ -134,6 +136,7 @@ pub async fn run_and_serve(
         statuses: statuses::Statuses::default(),
         tokens: tokens::Tokens::default(),
         probes: probes::Probes::default(),
+        allocations: allocation::Allocations::default(),
         pods: Pods::default(),
         news: Notify::new(),
         bound_pods: bound,
