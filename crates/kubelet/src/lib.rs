@@ -36,6 +36,7 @@ mod statuses;
 mod termination;
 mod tokens;
 mod volumes;
+mod watched;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -131,6 +132,7 @@ pub async fn run_and_serve(
         clock: parts.clock,
         statuses: statuses::Statuses::default(),
         tokens: tokens::Tokens::default(),
+        watched: watched::Watched::default(),
         probes: probes::Probes::default(),
         pods: Pods::default(),
         news: Notify::new(),

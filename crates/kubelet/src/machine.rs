@@ -20,6 +20,7 @@ use crate::probes::Probes;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
+use crate::watched::Watched;
 
 pub(crate) struct Machine {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -32,6 +33,7 @@ pub(crate) struct Machine {
     pub(crate) volumes: Volumes,
     pub(crate) statuses: Statuses,
     pub(crate) tokens: Tokens,
+    pub(crate) watched: Watched,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
@@ -62,6 +64,7 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.watched.forget(self, uid);
         self.pods.forget(uid);
     }
 }

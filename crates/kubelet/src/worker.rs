@@ -41,6 +41,8 @@ pub(crate) struct Orders {
     pub(crate) unwanted: AtomicBool,
     /// Somebody wants it again, once it has ended.
     pub(crate) again: parking_lot::Mutex<Option<Pod>>,
+    /// What its volumes hold may no longer be what they should.
+    pub(crate) stale: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Worker {
     waits: Backoffs,
     waiting: HashMap<String, Waiting>,
     ended: Option<Ended>,
+    /// When its volumes were last made to hold what they should.
+    refreshed: Timestamp,
 }
 
 /// How a look at a pod ended.
@@ -77,7 +81,8 @@ struct Look {
 impl Worker {
     pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
-        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None }
+        let refreshed = machine.clock.now();
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, refreshed }
     }
 
     /// Works until nothing of the pod is left.
@@ -269,8 +274,11 @@ impl Worker {
         let machine = self.machine.clone();
         let teller = machine.teller(&look.pod);
         if todo.start.is_empty() && todo.create_sandbox.is_none() {
+            self.refresh(look).await;
             return Ok(false);
         }
+        self.orders.stale.store(false, Ordering::Release);
+        self.refreshed = look.now;
         let mounted = match machine.volumes.mount(&machine, &look.pod).await {
             Ok(mounted) => mounted,
             Err(why) => {
@@ -294,6 +302,18 @@ impl Worker {
             machine.pods.runs_in(&look.pod, &look.observed);
         }
         self.start_all(look, todo, &mounted).await
+    }
+
+    /// Brings what is mounted up to date: what it comes from changes, and tokens age.
+    async fn refresh(&mut self, look: &Look) {
+        let aged = look.now >= self.refreshed + RESYNC;
+        if !self.orders.stale.swap(false, Ordering::AcqRel) && !aged {
+            return;
+        }
+        self.refreshed = look.now;
+        if let Err(why) = self.machine.volumes.mount(&self.machine, &look.pod).await {
+            self.machine.teller(&look.pod).warning("FailedMount", why);
+        }
     }
 
     async fn start_all(
