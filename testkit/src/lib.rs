@@ -22,7 +22,7 @@ mod tools;
 
 pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
-pub use cluster::{Cluster, ClusterOptions};
+pub use cluster::{Between, Cluster, ClusterOptions};
 pub use containerd::Containerd;
 pub use http::{Connection, DEADLINE};
 pub use image::{busybox_archive, image_archive};

@@ -5,10 +5,12 @@ mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
+mod dns;
 mod image;
 mod kubelet;
 mod node_runtime;
 mod pod_network;
+mod proxy;
 mod scheduler;
 mod server;
 

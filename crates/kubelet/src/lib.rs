@@ -31,6 +31,7 @@ mod relist;
 mod resources;
 pub mod server;
 mod start;
+mod stats;
 mod status;
 mod statuses;
 mod termination;
@@ -126,6 +127,7 @@ pub async fn run_and_serve(
             seccomp_root: root.join("seccomp").display().to_string(),
         },
         runtime: parts.runtime,
+        stats: stats::Stats::new(parts.clock.now()),
         client: parts.client,
         caches,
         recorder: parts.recorder,

@@ -17,6 +17,7 @@ use crate::node::NodeOptions;
 use crate::pod::Pod;
 use crate::pods::Pods;
 use crate::probes::Probes;
+use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
@@ -37,6 +38,7 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) stats: Stats,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
     /// The pods that the API server has bound to this node.
@@ -65,6 +67,7 @@ impl Machine {
         self.statuses.forget(uid);
         self.tokens.forget(uid);
         self.watched.forget(self, uid);
+        self.probes.forget(uid);
         self.pods.forget(uid);
     }
 }

@@ -6,6 +6,7 @@ mod access;
 mod answer;
 mod listen;
 mod logs;
+mod metrics;
 mod plain;
 mod port_forward;
 mod query;

@@ -14,7 +14,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::answer::{self, Answer};
-use super::{Server, routes};
+use super::query::Query;
+use super::{Server, metrics, routes};
 
 const HEADERS: Duration = Duration::from_secs(30);
 
@@ -49,8 +50,8 @@ pub(super) async fn serve(server: Arc<Server>, listener: Option<TcpListener>, of
 
 async fn connection(server: Arc<Server>, stream: TcpStream, offer: Offer) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(&server, offer, request.method(), request.uri().path());
-        async move { Ok::<_, Infallible>(answer) }
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(answer(&server, offer, &request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
@@ -59,16 +60,18 @@ async fn connection(server: Arc<Server>, stream: TcpStream, offer: Offer) {
     }
 }
 
-fn answer(server: &Server, offer: Offer, method: &Method, path: &str) -> Answer {
-    if !matches!(*method, Method::GET | Method::HEAD) {
+async fn answer(server: &Server, offer: Offer, request: &Request<Incoming>) -> Answer {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return answer::text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
     }
-    match (offer, path.trim_end_matches('/')) {
-        (_, "/healthz" | "/healthz/ping" | "/healthz/syncloop" | "/healthz/log") => {
-            answer::text(StatusCode::OK, "ok")
+    let path: Vec<_> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
+    match (offer, path.as_slice()) {
+        (_, ["healthz"] | ["healthz", "ping" | "syncloop" | "log"]) => answer::text(StatusCode::OK, "ok"),
+        (Offer::ReadOnly, ["pods"]) => answer::tree(&routes::pods(server)),
+        (Offer::ReadOnly, ["metrics", rest @ ..]) => metrics::answer(server, rest).await,
+        (Offer::ReadOnly, ["stats", "summary"]) => {
+            metrics::summary(server, &Query::parse(request.uri().query())).await
         }
-        (Offer::ReadOnly, "/pods") => answer::tree(&routes::pods(server)),
-        (Offer::ReadOnly, "/metrics") => answer::text(StatusCode::OK, routes::metrics(server)),
         _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
     }
 }
