@@ -29,6 +29,7 @@ mod pods;
 mod probes;
 mod relist;
 mod resources;
+mod runtime_class;
 pub mod server;
 mod start;
 mod stats;

@@ -24,6 +24,7 @@ use crate::observe::observe;
 use crate::observed::{Observed, Sandbox};
 use crate::pod::{Container, HostNamespace, Pod};
 use crate::pods::Pods;
+use crate::runtime_class;
 use crate::start::{self, Surroundings};
 use crate::status::{self, Ended, Known, Readiness, Waiting};
 
@@ -293,8 +294,14 @@ impl Worker {
                 return Ok(true);
             }
             let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
-            if let Err(error) = machine.runtime.run_pod_sandbox(&config, "").await {
-                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
+            let made = match runtime_class::handler(&machine, &look.pod).await {
+                Ok(handler) => {
+                    machine.runtime.run_pod_sandbox(&config, &handler).await.map_err(|e| e.to_string())
+                }
+                Err(why) => Err(why),
+            };
+            if let Err(why) = made {
+                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {why}"));
                 return Ok(true);
             }
             look.observed =
