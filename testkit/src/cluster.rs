@@ -15,7 +15,7 @@ use corten_apiserver::{
 };
 use corten_auth::authentication::SigningKey;
 use corten_base::{Clock, Hands};
-use corten_client::{Client, DeleteOptions, Error, Key, Kind, Patch, Propagation, kinds};
+use corten_client::{Client, DeleteOptions, Error, Key, Kind, Patch, Propagation, Transport, kinds};
 use corten_controllers::AuthoritySource;
 use corten_pki::{Sans, ServerPki};
 use corten_reconcile::{Manager, Selection};
@@ -42,12 +42,17 @@ pub struct Cluster {
     _directory: TempDir,
 }
 
+/// Puts something between a part and the server: given the part's own way and an administrator's.
+pub type Between = Box<dyn FnOnce(Arc<dyn Transport>, Arc<dyn Transport>) -> Arc<dyn Transport>>;
+
 /// What to start.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ClusterOptions {
     /// Certificates and keys are the cluster's own, whatever this says.
     pub controllers: corten_controllers::Options,
     pub simulated_nodes: usize,
+    /// What the scheduler's requests go through.
+    pub scheduler_through: Option<Between>,
 }
 
 impl Cluster {
@@ -224,6 +229,7 @@ fn server_options(pki: ServerPki, store: Store, clock: Clock) -> corten_apiserve
         authorization_modes: AuthorizationModes::parse("Node,RBAC").expect("the usual ones"),
         advertised: nowhere,
         endpoint: None,
+        resource_metrics: false,
         service_ranges: ServiceRanges::parse("10.96.0.0/12").expect("a good range"),
         node_ports: PortRange::parse("30000-32767").expect("a good range"),
         limits: Limits {
@@ -247,6 +253,12 @@ fn own_credentials(options: &mut corten_controllers::Options, pki: &ServerPki) {
 
 fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOptions) -> Manager {
     let handle = server.handle();
+    let direct = handle.transport("system:kube-scheduler", &[]);
+    let administrator = handle.transport("system:admin", &["system:masters"]);
+    let scheduler = match options.scheduler_through {
+        Some(between) => between(direct, administrator),
+        None => direct,
+    };
     let identities: corten_simulator::Identities =
         Arc::new(move |user, groups| Client::new(handle.transport(user, groups), "corten-testkit"));
     let of_account = identities.clone();
@@ -258,7 +270,7 @@ fn manage(server: &corten_apiserver::Running, clock: Clock, options: ClusterOpti
     let manager = Manager::new(client, Box::new(client_for), clock).only(Selection::everything());
     let networks_assigned = options.controllers.node_ipam.is_some();
     corten_controllers::start(&manager, options.controllers);
-    let scheduler = identities("system:kube-scheduler", &[]);
+    let scheduler = Client::new(scheduler, "corten-testkit");
     corten_scheduler::start(&manager, scheduler, corten_scheduler::Config::default());
     if options.simulated_nodes > 0 {
         let nodes = corten_simulator::Options { nodes: options.simulated_nodes, networks_assigned };

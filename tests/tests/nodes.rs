@@ -217,7 +217,8 @@ fn the_pods_of_a_node_out_of_service_are_ended_for_it() {
 fn nodes_share_the_addresses_of_pods() {
     let node_ipam = NodeIpamOptions::new("10.96.0.0/22", MaskSizes::default(), "10.96.0.0/23").ok();
     let controllers = Options { node_ipam, ..Options::default() };
-    let cluster = Cluster::start(ClusterOptions { controllers, simulated_nodes: 3 });
+    let cluster =
+        Cluster::start(ClusterOptions { controllers, simulated_nodes: 3, ..ClusterOptions::default() });
     cluster.advance(seconds(20));
     let part = |name: &str| node(&cluster, name).str_at(&["spec", "podCIDR"]).unwrap_or_default().to_owned();
     assert_eq!(

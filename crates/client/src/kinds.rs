@@ -57,6 +57,8 @@ pub static VOLUME_ATTACHMENTS: Kind =
     Kind::built_in("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false);
 pub static CSI_NODES: Kind = Kind::built_in("storage.k8s.io", "v1", "csinodes", "CSINode", false);
 pub static CSI_DRIVERS: Kind = Kind::built_in("storage.k8s.io", "v1", "csidrivers", "CSIDriver", false);
+pub static CSI_STORAGE_CAPACITIES: Kind =
+    Kind::built_in("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", true);
 pub static PRIORITY_CLASSES: Kind =
     Kind::built_in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
 pub static SERVICE_CIDRS: Kind =

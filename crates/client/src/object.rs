@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use corten_api::selector::LabelSelector;
 use corten_api::{Map, Str, Value, json, meta};
+use parking_lot::Mutex;
 
 /// Which object of a kind. The namespace is empty for what has none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -61,6 +62,8 @@ pub struct Object {
     pub deleting: bool,
     pub json: Bytes,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What it was read from, while it is being told about: whoever needs more of it then need not read it again.
+    fresh: Mutex<Option<Arc<Value>>>,
 }
 
 impl fmt::Debug for Object {
@@ -76,7 +79,15 @@ impl Object {
     }
 
     pub(crate) fn read(text: Bytes) -> Result<Object, json::ParseError> {
-        Ok(Object::take(&json::parse(&text)?, text))
+        let tree = json::parse(&text)?;
+        let object = Object::take(&tree, text);
+        *object.fresh.lock() = Some(Arc::new(tree));
+        Ok(object)
+    }
+
+    /// Everybody has been told.
+    pub(crate) fn forget_tree(&self) {
+        self.fresh.lock().take();
     }
 
     fn take(tree: &Value, text: Bytes) -> Object {
@@ -89,6 +100,7 @@ impl Object {
             deleting: meta::is_deleting(tree),
             json: text,
             view: OnceLock::new(),
+            fresh: Mutex::default(),
         }
     }
 
@@ -97,10 +109,19 @@ impl Object {
         json::parse(&self.json).unwrap_or_default()
     }
 
+    /// Looks at the whole object, which costs next to nothing for those who do so while they are told of it.
+    pub fn with_tree<T>(&self, look: impl FnOnce(&Value) -> T) -> T {
+        let fresh = self.fresh.lock().clone();
+        match fresh {
+            Some(tree) => look(&tree),
+            None => look(&self.tree()),
+        }
+    }
+
     /// The view of this kind's objects. Each kind has one type of view; asking for another works, slowly.
     pub fn view<V: View>(&self) -> Arc<V> {
-        let any = self.view.get_or_init(|| Arc::new(V::of(&self.tree()))).clone();
-        any.downcast::<V>().unwrap_or_else(|_| Arc::new(V::of(&self.tree())))
+        let any = self.view.get_or_init(|| Arc::new(self.with_tree(V::of))).clone();
+        any.downcast::<V>().unwrap_or_else(|_| Arc::new(self.with_tree(V::of)))
     }
 
     /// The owner that manages it.

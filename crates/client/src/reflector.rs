@@ -75,7 +75,9 @@ impl Reflector {
         // The initial state says nothing about how far it goes.
         let reached = if self.seen.is_some() { 0 } else { revision };
         if self.cache.get(&key).is_none_or(|known| known.uid != object.uid || known.revision < revision) {
-            self.cache.apply(&key, Some(Arc::new(object)), reached);
+            let object = Arc::new(object);
+            self.cache.apply(&key, Some(object.clone()), reached);
+            object.forget_tree();
         }
         Ok(())
     }

@@ -80,6 +80,9 @@ struct SchedulerArgs {
     /// How many pods to schedule [default: as many as upstream does].
     #[arg(long)]
     pods: Option<usize>,
+    /// Create all pods before the scheduler is started, instead of while it works.
+    #[arg(long)]
+    backlog: bool,
     /// A directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -120,7 +123,8 @@ async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
 }
 
 async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
-    let mut options = SchedulerOptions { pods: args.pods, ..SchedulerOptions::default() };
+    let mut options =
+        SchedulerOptions { pods: args.pods, backlog: args.backlog, ..SchedulerOptions::default() };
     options.workload = args.workload.unwrap_or(options.workload);
     options.nodes = args.nodes.unwrap_or(options.nodes);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);

@@ -1,10 +1,13 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
 mod agent;
+mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
 mod image;
+mod kubelet;
+mod node_runtime;
 mod pod_network;
 mod proxy;
 mod scheduler;
@@ -33,6 +36,8 @@ enum Command {
     Scheduler(scheduler::Args),
     /// Run the service proxy alone, against any Kubernetes.
     Proxy(proxy::Args),
+    /// Run a node alone, on any Kubernetes.
+    Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
     Image(image::Args),
     /// Measure this machine and this build.
@@ -47,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Proxy(args) => proxy::run(&args),
+        Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }
@@ -65,4 +71,14 @@ fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
         .collect();
     flags.sort();
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        Cli::command().debug_assert();
+    }
 }

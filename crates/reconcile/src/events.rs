@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// How many events may wait to be written; more are dropped.
-const WAITING: usize = 1000;
+const WAITING: usize = 10_000;
 /// How long an event is remembered to be counted instead of repeated.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const MAX_REMEMBERED: usize = 4096;

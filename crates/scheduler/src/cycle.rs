@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::framework::Rejection;
 use crate::framework::diagnosis::Diagnosis;
+use crate::framework::opinions::Opinions;
 use crate::framework::profile::{Filters, Profile};
 use crate::pod::Pod;
 use crate::random::Random;
@@ -45,6 +46,19 @@ impl Search {
 
     /// Decides for one pod.
     pub(crate) fn decide(&mut self, profile: &mut Profile, cluster: &mut Cluster, pod: &Pod) -> Decision {
+        let mut opinions = profile.recall(pod);
+        let decision = self.decide_knowing(&mut opinions, profile, cluster, pod);
+        profile.remember(pod, opinions);
+        decision
+    }
+
+    fn decide_knowing(
+        &mut self,
+        opinions: &mut Opinions,
+        profile: &Profile,
+        cluster: &mut Cluster,
+        pod: &Pod,
+    ) -> Decision {
         if cluster.snapshot.len() == 0 {
             return Decision::NoNodes;
         }
@@ -59,31 +73,32 @@ impl Search {
         if let Some(at) = self.nominated(profile, cluster, &filters, pod) {
             return Decision::Node(at);
         }
-        self.find(profile, cluster, &filters, pod, &mut diagnosis);
+        self.find(opinions, profile, cluster, &filters, pod, &mut diagnosis);
         match self.feasible.as_slice() {
             [] => Decision::Unschedulable(diagnosis),
             [only] => Decision::Node(*only),
-            _ => Decision::Node(self.best(profile, cluster, pod)),
+            _ => Decision::Node(self.best(opinions, profile, cluster, pod)),
         }
     }
 
     /// The node that was made ready for the pod, if it will do.
     fn nominated(
         &self,
-        profile: &mut Profile,
+        profile: &Profile,
         cluster: &mut Cluster,
         filters: &Filters,
         pod: &Pod,
     ) -> Option<NodeIx> {
         let name = cluster.snapshot.nominated.node_of(&pod.uid).unwrap_or(&pod.nominated);
         let at = cluster.snapshot.find(name)?;
-        check(profile, cluster, filters, pod, at, false).is_none().then_some(at)
+        check(None, profile, cluster, filters, pod, at).is_none().then_some(at)
     }
 
     /// Collects nodes that fit, and why others do not.
     fn find(
         &mut self,
-        profile: &mut Profile,
+        opinions: &mut Opinions,
+        profile: &Profile,
         cluster: &mut Cluster,
         filters: &Filters,
         pod: &Pod,
@@ -100,7 +115,9 @@ impl Search {
         for step in 0..count {
             let turn = (self.start + step) % count;
             let at = narrowed.as_ref().map_or_else(|| cluster.snapshot.order()[turn], |nodes| nodes[turn]);
-            match check(profile, cluster, filters, pod, at, narrowed.is_none()) {
+            // What is known of a few nodes is not worth keeping.
+            let known = narrowed.is_none().then_some(&mut *opinions);
+            match check(known, profile, cluster, filters, pod, at) {
                 None => self.feasible.push(at),
                 Some((plugin, rejection)) => diagnosis.reject(at, plugin, &rejection),
             }
@@ -128,10 +145,17 @@ impl Search {
     }
 
     /// The best of the nodes that fit.
-    fn best(&mut self, profile: &Profile, cluster: &mut Cluster, pod: &Pod) -> NodeIx {
+    fn best(
+        &mut self,
+        opinions: &mut Opinions,
+        profile: &Profile,
+        cluster: &mut Cluster,
+        pod: &Pod,
+    ) -> NodeIx {
         let nodes = &self.feasible;
         self.totals.clear();
         self.totals.resize(nodes.len(), 0);
+        profile.rate_all(opinions, pod, cluster, nodes, &mut self.totals);
         self.scores.clear();
         self.scores.resize(nodes.len(), 0);
         for (plugin, weight) in &profile.scores {
@@ -150,21 +174,20 @@ impl Search {
 
 /// Why a pod cannot have a node.
 fn check(
-    profile: &mut Profile,
+    opinions: Option<&mut Opinions>,
+    profile: &Profile,
     cluster: &mut Cluster,
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
-    remember: bool,
 ) -> Option<(&'static str, Rejection)> {
     let ahead = refused_for_others(profile, cluster, filters, pod, at);
     if ahead.is_some() {
         return ahead;
     }
-    if remember {
-        profile.check_remembering(filters, pod, cluster, at)
-    } else {
-        profile.check(filters, pod, cluster, at)
+    match opinions {
+        Some(opinions) => profile.check_knowing(opinions, filters, pod, cluster, at),
+        None => profile.check(filters, pod, cluster, at),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::cycle::{Decision, Search};
 use crate::framework::event::ClusterEvent;
 use crate::framework::profile::Profile;
-use crate::framework::{Nomination, VolumeStep};
+use crate::framework::{Nomination, Volumes};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::queue::{Depths, Queue, Waiting};
@@ -68,7 +68,7 @@ pub(crate) enum Change {
 /// What to do next.
 pub(crate) enum Step {
     /// Bind a pod to a node, once its volumes are ready.
-    Bind { pod: Arc<Pod>, node: Str, volumes: Vec<VolumeStep> },
+    Bind { pod: Arc<Pod>, node: Str, volumes: Option<Volumes> },
     /// Tell that a pod has no node, and which it waits for.
     Tell { pod: Arc<Pod>, reason: &'static str, message: String, nomination: Nomination },
     /// Take pods away to make room for another.
@@ -161,9 +161,8 @@ impl Engine {
                 self.cluster.snapshot.nominated.remove(&pod.uid);
                 self.cluster.snapshot.add_pod(pod.clone(), &node);
                 self.assumed.insert(pod.uid.clone(), waiting);
-                let reserves = profile.reserves.iter();
-                let volumes =
-                    reserves.flat_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at)).collect();
+                let mut reserves = profile.reserves.iter();
+                let volumes = reserves.find_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at));
                 Step::Bind { pod, node, volumes }
             }
             Decision::NoNodes => {

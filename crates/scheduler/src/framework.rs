@@ -5,9 +5,11 @@
 
 pub(crate) mod diagnosis;
 pub(crate) mod event;
+pub(crate) mod opinions;
 pub(crate) mod profile;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_api::Str;
 use corten_client::Key;
@@ -94,6 +96,13 @@ pub(crate) enum VolumeStep {
     Provision { claim: Key, node: Str },
 }
 
+/// What has to be done about a pod's volumes before it is bound, and how long that may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Volumes {
+    pub(crate) steps: Vec<VolumeStep>,
+    pub(crate) patience: Duration,
+}
+
 /// What a plugin can do for a pod that fits nowhere.
 pub(crate) struct PostFilter {
     pub(crate) message: String,
@@ -147,14 +156,20 @@ pub(crate) trait Plugin: Send + Sync {
         None
     }
 
-    /// PreScore, Score and NormalizeScore: how good each node is, from 0 to 100; `false` if it does not care.
+    /// Score, by nothing but a node and what is taken of it: asked once per shape until that changes. From 0 to 100;
+    /// `None` if it does not care.
+    fn rate(&self, _pod: &Pod, _cluster: &Cluster, _at: NodeIx) -> Option<i64> {
+        None
+    }
+
+    /// PreScore, Score and NormalizeScore, by more than that: how good each node is, from 0 to 100; `false` if it does not care.
     fn score(&self, _pod: &Pod, _cluster: &mut Cluster, _nodes: &[NodeIx], _scores: &mut [i64]) -> bool {
         false
     }
 
     /// Reserve: what has to be done about volumes now that a pod has a node; it counts as done.
-    fn reserve(&self, _pod: &Pod, _cluster: &mut Cluster, _at: NodeIx) -> Vec<VolumeStep> {
-        Vec::new()
+    fn reserve(&self, _pod: &Pod, _cluster: &mut Cluster, _at: NodeIx) -> Option<Volumes> {
+        None
     }
 
     /// Unreserve: nothing came of it.
@@ -163,6 +178,17 @@ pub(crate) trait Plugin: Send + Sync {
     /// Whether an event may help a pod that this plugin rejected.
     fn may_help(&self, _pod: &Pod, _event: &ClusterEvent<'_>) -> bool {
         false
+    }
+}
+
+/// Whether a node came that a plugin would let a pod have, or one became so.
+pub(crate) fn opens_up(plugin: &dyn Plugin, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
+    match event {
+        ClusterEvent::NodeAdded(node) => plugin.judge(pod, node).is_none(),
+        ClusterEvent::NodeChanged { old, new } => {
+            plugin.judge(pod, old).is_some() && plugin.judge(pod, new).is_none()
+        }
+        _ => false,
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a scheduler counts, under upstream's names.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use corten_api::Str;
 use parking_lot::Mutex;
 
 use crate::queue::Depths;
@@ -16,11 +18,29 @@ pub struct Metrics(Mutex<Figures>);
 
 #[derive(Default)]
 struct Figures {
-    scheduled: Histogram,
-    unschedulable: Histogram,
+    /// By profile and what came of it.
+    attempts: BTreeMap<(Str, Outcome), Histogram>,
     depths: Depths,
     pods: usize,
     nodes: usize,
+}
+
+/// What came of trying to find a node for a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Error,
+    Scheduled,
+    Unschedulable,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Error => "error",
+            Outcome::Scheduled => "scheduled",
+            Outcome::Unschedulable => "unschedulable",
+        }
+    }
 }
 
 #[derive(Default)]
@@ -41,10 +61,9 @@ impl Histogram {
 }
 
 impl Metrics {
-    pub(crate) fn decided(&self, scheduled: bool, seconds: f64) {
+    pub(crate) fn decided(&self, profile: &Str, outcome: Outcome, seconds: f64) {
         let mut figures = self.0.lock();
-        let histogram = if scheduled { &mut figures.scheduled } else { &mut figures.unschedulable };
-        histogram.observe(seconds);
+        figures.attempts.entry((profile.clone(), outcome)).or_default().observe(seconds);
     }
 
     pub(crate) fn depths(&self, depths: Depths, pods: usize, nodes: usize) {
@@ -56,9 +75,8 @@ impl Metrics {
     pub fn text(&self) -> String {
         let figures = self.0.lock();
         let mut out = String::new();
-        let results = [("scheduled", &figures.scheduled), ("unschedulable", &figures.unschedulable)];
-        counters(&mut out, &results);
-        durations(&mut out, &results);
+        counters(&mut out, &figures.attempts);
+        durations(&mut out, &figures.attempts);
         let depths = figures.depths;
         gauge(
             &mut out,
@@ -84,23 +102,26 @@ impl Metrics {
     }
 }
 
+fn labels((profile, outcome): &(Str, Outcome)) -> String {
+    format!("profile=\"{profile}\",result=\"{}\"", outcome.name())
+}
+
 /// Writing to a string cannot fail.
-fn counters(out: &mut String, results: &[(&str, &Histogram)]) {
+fn counters(out: &mut String, attempts: &BTreeMap<(Str, Outcome), Histogram>) {
     let name = "scheduler_schedule_attempts_total";
     let help = "Number of attempts to schedule pods, by the result.";
     let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} counter");
-    for (result, histogram) in results {
-        let labels = format!("profile=\"default-scheduler\",result=\"{result}\"");
-        let _ = writeln!(out, "{name}{{{labels}}} {}", histogram.count);
+    for (key, histogram) in attempts {
+        let _ = writeln!(out, "{name}{{{}}} {}", labels(key), histogram.count);
     }
 }
 
-fn durations(out: &mut String, results: &[(&str, &Histogram)]) {
+fn durations(out: &mut String, attempts: &BTreeMap<(Str, Outcome), Histogram>) {
     let name = "scheduler_scheduling_attempt_duration_seconds";
     let help = "Scheduling attempt latency in seconds (scheduling algorithm + binding)";
     let _ = writeln!(out, "# HELP {name} [STABLE] {help}\n# TYPE {name} histogram");
-    for (result, histogram) in results {
-        let labels = format!("profile=\"default-scheduler\",result=\"{result}\"");
+    for (key, histogram) in attempts {
+        let labels = labels(key);
         for (limit, count) in BUCKETS.iter().zip(histogram.buckets) {
             let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{limit}\"}} {count}");
         }
@@ -124,13 +145,16 @@ mod tests {
     #[test]
     fn figures_are_told_in_upstreams_words() {
         let metrics = Metrics::default();
-        metrics.decided(true, 0.0015);
+        let (profile, other) = (Str::new("default-scheduler"), Str::new("other"));
+        metrics.decided(&profile, Outcome::Scheduled, 0.0015);
+        metrics.decided(&other, Outcome::Unschedulable, 0.0015);
         metrics.depths(Depths { active: 2, ..Depths::default() }, 5, 3);
         let text = metrics.text();
         for line in [
             "scheduler_pending_pods{queue=\"active\"} 2",
             "scheduler_cache_size{type=\"nodes\"} 3",
             "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 1",
+            "scheduler_schedule_attempts_total{profile=\"other\",result=\"unschedulable\"} 1",
             "scheduler_scheduling_attempt_duration_seconds_bucket{profile=\"default-scheduler\",result=\"scheduled\",le=\"0.002\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

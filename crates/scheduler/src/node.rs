@@ -51,6 +51,11 @@ impl Node {
         if region.is_empty() && zone.is_empty() { String::new() } else { format!("{region}:\0:{zone}") }
     }
 
+    /// Whether it would rather not have some pods.
+    pub(crate) fn discourages(&self) -> bool {
+        self.taints.iter().any(|taint| !taint.forbids())
+    }
+
     /// Whether nothing that filters or static scores look at differs.
     pub(crate) fn is_placed_alike(&self, other: &Node) -> bool {
         self.labels == other.labels

@@ -6,10 +6,11 @@
 mod volumes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_api::{Value, meta, time, value};
-use corten_base::Clock;
-use corten_client::{Cache, Caches, Client, DeleteOptions, Key, Kind, Object, Patch, kinds};
+use corten_base::{Backoff, Clock};
+use corten_client::{Cache, Caches, Client, DeleteOptions, Error, Key, Kind, Object, Patch, kinds};
 use corten_reconcile::{Event, Manager, Recorder};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -17,9 +18,9 @@ use tokio::sync::{Semaphore, TryAcquireError};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::engine::{Change, Engine, Step};
+use crate::engine::{Change, Engine, Step, WENT_WRONG};
 use crate::framework::Nomination;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Outcome};
 use crate::node::Node;
 use crate::plugins::{default_binder, volume_binding};
 use crate::pod::{Pod, Shapes};
@@ -33,6 +34,8 @@ const AT_ONCE: usize = 96;
 const AHEAD: usize = 4096;
 /// How many decisions are made before others get their turn.
 const IN_A_ROW: usize = 64;
+/// How long to wait for a server that cannot be asked.
+const ASK_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
 /// How long an event's message may be.
 const NOTE: usize = 1024;
 
@@ -88,14 +91,14 @@ fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shape
         &kinds::PODS,
         Box::new(move |key, object| Change::Pod {
             key: key.clone(),
-            pod: object.map(|object| Arc::new(Pod::of(&object.tree(), &shapes))),
+            pod: object.map(|object| Arc::new(object.with_tree(|tree| Pod::of(tree, &shapes)))),
         }),
     );
     each(
         &kinds::NODES,
         Box::new(|key, object| Change::Node {
             name: key.name.clone(),
-            node: object.map(|object| Arc::new(Node::of(&object.tree()))),
+            node: object.map(|object| Arc::new(object.with_tree(Node::of))),
         }),
     );
     each(
@@ -110,6 +113,9 @@ fn follow(caches: &Caches, changes: &UnboundedSender<Change>, shapes: &Arc<Shape
         (&kinds::PERSISTENT_VOLUME_CLAIMS, Stored::Claim),
         (&kinds::STORAGE_CLASSES, Stored::Class),
         (&kinds::CSI_NODES, Stored::CsiNode),
+        (&kinds::CSI_DRIVERS, Stored::CsiDriver),
+        (&kinds::CSI_STORAGE_CAPACITIES, Stored::Capacity),
+        (&kinds::VOLUME_ATTACHMENTS, Stored::Attachment),
     ] {
         each(
             kind,
@@ -181,16 +187,24 @@ impl Scheduler {
                 Step::Wait(until) => return until,
                 step => {
                     let took = self.clock.now().duration_since(now).as_secs_f64();
-                    match &step {
-                        Step::Bind { .. } => self.metrics.decided(true, took),
-                        Step::Tell { .. } => self.metrics.decided(false, took),
-                        _ => {}
+                    if let Some((pod, outcome)) = attempt(&step) {
+                        self.metrics.decided(&pod.shape.scheduler, outcome, took);
                     }
                     self.requests.spawn(self.writer.clone().perform(step));
                 }
             }
         }
         Some(self.clock.now())
+    }
+}
+
+/// For whom a step ends an attempt to find a node, and how.
+fn attempt(step: &Step) -> Option<(&Pod, Outcome)> {
+    match step {
+        Step::Bind { pod, .. } => Some((pod, Outcome::Scheduled)),
+        Step::Tell { pod, reason, .. } if *reason == WENT_WRONG => Some((pod, Outcome::Error)),
+        Step::Tell { pod, .. } => Some((pod, Outcome::Unschedulable)),
+        _ => None,
     }
 }
 
@@ -215,7 +229,7 @@ struct Writer {
 
 impl Writer {
     async fn perform(self, step: Step) {
-        if let Step::Bind { pod, volumes, .. } = &step
+        if let Step::Bind { pod, volumes: Some(volumes), .. } = &step
             && let Err(error) = self.volumes.prepare(&self.client, pod, volumes).await
         {
             let outcome = Err(format!("running PreBind plugin \"{}\": {error}", volume_binding::NAME));
@@ -241,8 +255,12 @@ impl Writer {
     async fn bind(&self, pod: &Pod, node: &str) {
         let binding = default_binder::binding(pod, node);
         let answer = self.client.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
+        let answer = match answer {
+            Err(Error::Transport(lost)) => self.find_out(pod, node, lost).await,
+            answer => answer.map(drop),
+        };
         let outcome = match answer {
-            Ok(_) => {
+            Ok(()) => {
                 let message = format!("Successfully assigned {} to {node}", pod.key);
                 self.recorder.record(Event::normal(
                     pod.shape.scheduler.clone(),
@@ -258,6 +276,27 @@ impl Writer {
             }
         };
         let _ = self.changes.send(Change::Bound { uid: pod.uid.clone(), outcome });
+    }
+
+    /// Whether a binding was taken whose answer was lost. Until that is known the pod keeps its place: nobody else
+    /// must be given it.
+    async fn find_out(&self, pod: &Pod, node: &str, lost: String) -> Result<(), Error> {
+        let mut attempts = 0;
+        loop {
+            match self.client.get(&kinds::PODS, &pod.key).await {
+                Ok(found)
+                    if meta::uid(&found) == pod.uid && found.str_at(&["spec", "nodeName"]) == Some(node) =>
+                {
+                    return Ok(());
+                }
+                Ok(_) => return Err(Error::Transport(lost)),
+                Err(Error::Transport(_)) => {
+                    attempts += 1;
+                    self.clock.sleep(ASK_AGAIN.delay(attempts)).await;
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
     }
 
     /// Says why a pod has no node, to people and to programs.

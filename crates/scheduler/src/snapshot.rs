@@ -59,8 +59,6 @@ pub(crate) struct Place {
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) ports: Vec<HostPort>,
     pub(crate) used_scalars: Vec<(Str, i64)>,
-    /// Grows with every change of what filters look at that is not about pods.
-    pub(crate) generation: u32,
 }
 
 impl Place {
@@ -84,7 +82,11 @@ pub(crate) struct Snapshot {
     namespaces: HashMap<Str, Map>,
     /// On how many nodes each image is.
     images: HashMap<Str, u32>,
-    generation: u32,
+    /// By node: grows with every change of it or of what is taken of it.
+    versions: Vec<u64>,
+    newest: u64,
+    /// On how many nodes taints discourage pods.
+    discouraging: usize,
     /// How many pods have each claim.
     claims: HashMap<Key, u32>,
     pub(crate) nominated: Nominated,
@@ -112,6 +114,16 @@ impl Snapshot {
         &self.rooms[at as usize]
     }
 
+    /// Another with every change of a node or of what is taken of it.
+    pub(crate) fn version(&self, at: NodeIx) -> u64 {
+        self.versions[at as usize]
+    }
+
+    fn touch(&mut self, at: NodeIx) {
+        self.newest += 1;
+        self.versions[at as usize] = self.newest;
+    }
+
     /// A node that is there.
     pub(crate) fn node(&self, at: NodeIx) -> &Node {
         static NONE: std::sync::LazyLock<Node> = std::sync::LazyLock::new(Node::default);
@@ -124,6 +136,11 @@ impl Snapshot {
 
     pub(crate) fn image_spread(&self, image: &str) -> u32 {
         self.images.get(image).copied().unwrap_or(0)
+    }
+
+    /// Whether taints discourage pods anywhere.
+    pub(crate) fn is_discouraging(&self) -> bool {
+        self.discouraging > 0
     }
 
     pub(crate) fn namespace_labels(&self, namespace: &str) -> Option<&Map> {
@@ -148,10 +165,13 @@ impl Snapshot {
     /// Takes in a node's newest state.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) {
         let at = self.at(&node.name);
+        self.touch(at);
         let known = self.places[at as usize].node.clone();
         if let Some(known) = &known {
             self.forget_images(known);
+            self.discouraging -= usize::from(known.discourages());
         }
+        self.discouraging += usize::from(node.discourages());
         for image in node.images.keys() {
             *self.images.entry(image.clone()).or_default() += 1;
         }
@@ -169,10 +189,7 @@ impl Snapshot {
             self.order.remove(at, &known.zone());
         }
         self.order.add(at, node.zone());
-        self.generation += 1;
-        let place = &mut self.places[at as usize];
-        place.node = Some(node);
-        place.generation = self.generation;
+        self.places[at as usize].node = Some(node);
         self.attach(at);
     }
 
@@ -181,6 +198,7 @@ impl Snapshot {
         self.detach(at);
         if let Some(node) = self.places[at as usize].node.take() {
             self.forget_images(&node);
+            self.discouraging -= usize::from(node.discourages());
             self.order.remove(at, &node.zone());
         }
         self.release(at);
@@ -199,10 +217,24 @@ impl Snapshot {
 
     /// Counts a pod on a node, instead of where it was counted before.
     pub(crate) fn add_pod(&mut self, pod: Arc<Pod>, node: &str) {
+        let Some(pod) = self.renew(pod, node) else { return };
         self.remove_pod(&pod.uid);
         let at = self.at(node);
         self.pods.insert(pod.uid.clone(), at);
         self.put(pod, at);
+    }
+
+    /// A pod that counts where and as it did is only another text of the same; gives back any other.
+    fn renew(&mut self, pod: Arc<Pod>, node: &str) -> Option<Arc<Pod>> {
+        let place = self.pods.get(&pod.uid).map(|at| &mut self.places[*at as usize]);
+        let Some(place) = place.filter(|place| place.name == node) else { return Some(pod) };
+        // Those that change came last, mostly.
+        let Some(known) = place.pods.iter_mut().rfind(|known| known.uid == pod.uid) else { return Some(pod) };
+        if known.shape.serial != pod.shape.serial || known.deleting != pod.deleting {
+            return Some(pod);
+        }
+        *known = pod;
+        None
     }
 
     /// Counts a pod nowhere; what was counted, and where.
@@ -217,7 +249,7 @@ impl Snapshot {
     /// Takes a pod off a node for the time being, to see how things would be without it.
     pub(crate) fn take(&mut self, uid: &str, at: NodeIx) -> Option<Arc<Pod>> {
         let place = &mut self.places[at as usize];
-        let position = place.pods.iter().position(|pod| pod.uid == uid)?;
+        let position = place.pods.iter().rposition(|pod| pod.uid == uid)?;
         let pod = place.pods.swap_remove(position);
         for port in &pod.shape.ports {
             if let Some(position) = place.ports.iter().position(|used| used == port) {
@@ -243,6 +275,7 @@ impl Snapshot {
     }
 
     fn use_room(&mut self, pod: &Pod, at: NodeIx, sign: i64) {
+        self.touch(at);
         for claim in pod.shape.volumes.all_claims() {
             let count = self.claims.entry(claim.clone()).or_default();
             *count = count.saturating_add_signed(if sign > 0 { 1 } else { -1 });
@@ -301,10 +334,12 @@ impl Snapshot {
         let at = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.rooms.push(Room::default());
+            self.versions.push(0);
             NodeIx::try_from(self.places.len() - 1).unwrap_or(NodeIx::MAX)
         });
         self.places[at as usize] = Place { name: name.into(), ..Place::default() };
         self.rooms[at as usize] = Room::default();
+        self.touch(at);
         self.by_name.insert(name.into(), at);
         at
     }
@@ -337,7 +372,7 @@ impl Snapshot {
             return at;
         }
         let counting = what();
-        let topology = self.topologies.of(&counting.topology_key, &self.places);
+        let topology = self.topology(&counting.topology_key);
         self.counters.add(key, counting, topology, &self.topologies, &self.namespaces, &self.places)
     }
 
@@ -352,6 +387,11 @@ impl Snapshot {
 
     pub(crate) fn owned(&self) -> &OwnedTerms {
         &self.owned
+    }
+
+    /// The number of a topology, which is followed from now on.
+    pub(crate) fn topology(&mut self, key: &str) -> usize {
+        self.topologies.of(key, &self.places)
     }
 
     pub(crate) fn topologies(&self) -> &Topologies {

@@ -2,15 +2,21 @@
 //!
 //! What was decided about volumes counts at once, whether or not the server knows yet, until it refuses.
 
+mod attachments;
+mod capacity;
 mod claim;
+mod class;
 mod volume;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use corten_api::{Str, Value};
 use corten_client::Key;
 
+use attachments::Attachments;
+use capacity::Capacity;
 pub(crate) use claim::{Claim, SELECTED_NODE};
+pub(crate) use class::Class;
 pub(crate) use volume::{Attachable, Volume};
 
 /// The kinds that storage is made of.
@@ -20,45 +26,9 @@ pub(crate) enum Stored {
     Claim,
     Class,
     CsiNode,
-}
-
-/// A class of storage.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Class {
-    /// Who makes volumes of it; empty if nobody does.
-    pub(crate) provisioner: Str,
-    /// Whether a claim waits until its pod has a node.
-    pub(crate) waits: bool,
-    /// Labels of the nodes for which volumes can be made: one of the terms, each with all of its keys.
-    topologies: Vec<Vec<(Str, Vec<Str>)>>,
-}
-
-impl Class {
-    fn of(class: &Value) -> Class {
-        let text = |item: &Value, key: &str| Str::new(item.str_at(&[key]).unwrap_or_default());
-        let values = |item: &Value| {
-            item.items_at(&["values"]).iter().filter_map(Value::as_str).map(Str::new).collect()
-        };
-        let term = |term: &Value| {
-            let expressions = term.items_at(&["matchLabelExpressions"]).iter();
-            expressions.map(|item| (text(item, "key"), values(item))).collect()
-        };
-        let provisioner = text(class, "provisioner");
-        let makes = provisioner != "kubernetes.io/no-provisioner";
-        Class {
-            provisioner: if makes { provisioner } else { Str::default() },
-            waits: class.str_at(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"),
-            topologies: class.items_at(&["allowedTopologies"]).iter().map(term).collect(),
-        }
-    }
-
-    /// Whether volumes can be made for a node.
-    pub(crate) fn serves(&self, node: &crate::node::Node) -> bool {
-        let has = |(key, values): &(Str, Vec<Str>)| {
-            node.label(key).is_some_and(|label| values.iter().any(|value| value == label))
-        };
-        self.topologies.is_empty() || self.topologies.iter().any(|term| term.iter().all(has))
-    }
+    CsiDriver,
+    Capacity,
+    Attachment,
 }
 
 #[derive(Default)]
@@ -70,6 +40,10 @@ pub(crate) struct Storage {
     classes: HashMap<Str, Class>,
     /// By node: how many volumes of each driver it can have.
     limits: HashMap<Str, Vec<(Str, usize)>>,
+    /// Drivers that say how much they have left.
+    telling: HashSet<Str>,
+    capacities: HashMap<Key, Capacity>,
+    attachments: Attachments,
     /// Volumes that were given to claims, which the server may not know yet.
     assumed: HashMap<Str, Key>,
 }
@@ -99,6 +73,15 @@ impl Storage {
             Stored::Claim => put(&mut self.claims, key.clone(), object.map(Claim::of)),
             Stored::Class => put(&mut self.classes, key.name.clone(), object.map(Class::of)),
             Stored::CsiNode => put(&mut self.limits, key.name.clone(), object.map(limits)),
+            Stored::CsiDriver => {
+                let tells = object.and_then(|driver| driver.bool_at(&["spec", "storageCapacity"]));
+                match tells {
+                    Some(true) => self.telling.insert(key.name.clone()),
+                    _ => self.telling.remove(&key.name),
+                };
+            }
+            Stored::Capacity => put(&mut self.capacities, key.clone(), object.map(Capacity::of)),
+            Stored::Attachment => self.attachments.set(&key.name, object),
         }
     }
 
@@ -141,6 +124,23 @@ impl Storage {
             }
         }
         best.map(|(name, _)| name)
+    }
+
+    /// Whether who makes volumes of a class has room for a claim's where a node can have it. Only some say so.
+    pub(crate) fn has_room(&self, claim: &Claim, class: &Class, node: &crate::node::Node) -> bool {
+        let Some(size) = claim.asked.filter(|_| self.telling.contains(&class.provisioner)) else {
+            return true;
+        };
+        self.capacities.values().any(|capacity| capacity.suffices(&claim.class, size, node))
+    }
+
+    /// What is attached to a node, whoever has it.
+    pub(crate) fn attached(&self, node: &str) -> impl Iterator<Item = Attachable> {
+        let known = |(driver, volume): (&Str, &Str)| {
+            let handle = self.volumes.get(volume)?.attachable.as_ref()?.handle.clone();
+            Some(Attachable { driver: driver.clone(), handle })
+        };
+        self.attachments.of(node).filter_map(known)
     }
 
     /// Counts a volume as a claim's.

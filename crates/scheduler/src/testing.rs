@@ -200,6 +200,9 @@ impl Scene {
 
     pub(crate) fn scores(&mut self, plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<i64>> {
         let mut scores = vec![0; self.nodes.len()];
-        plugin.score(pod, &mut self.cluster, &self.nodes, &mut scores).then_some(scores)
+        if plugin.score(pod, &mut self.cluster, &self.nodes, &mut scores) {
+            return Some(scores);
+        }
+        self.nodes.iter().map(|at| plugin.rate(pod, &self.cluster, *at)).collect()
     }
 }

@@ -1,12 +1,16 @@
 //! Services and controllers as far as they say which pods belong together.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use corten_api::selector::LabelSelector;
 use corten_api::{Map, Str, Value};
 use corten_client::Key;
 
 use crate::pod::Shape;
+
+/// For how many shapes it is remembered who belongs with them.
+const REMEMBERED: usize = 4096;
 
 /// The kinds that select pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,6 +26,8 @@ pub(crate) struct Workloads {
     services: HashMap<Str, BTreeMap<Str, Map>>,
     controllers: HashMap<(Selecting, Key), Selector>,
     generation: u64,
+    /// What was found out about shapes, by their serial numbers, since something last changed.
+    selectors: HashMap<u64, Option<Arc<LabelSelector>>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -59,11 +65,26 @@ impl Workloads {
                 }
             }
         };
-        self.generation += u64::from(changed);
+        if changed {
+            self.generation += 1;
+            self.selectors.clear();
+        }
     }
 
     /// Selects the pods that belong together with one of this shape; `None` if nothing says so.
-    pub(crate) fn selector(&self, shape: &Shape) -> Option<LabelSelector> {
+    pub(crate) fn selector(&mut self, shape: &Shape) -> Option<Arc<LabelSelector>> {
+        if let Some(known) = self.selectors.get(&shape.serial) {
+            return known.clone();
+        }
+        let found = self.find(shape).map(Arc::new);
+        if self.selectors.len() >= REMEMBERED {
+            self.selectors.clear();
+        }
+        self.selectors.insert(shape.serial, found.clone());
+        found
+    }
+
+    fn find(&self, shape: &Shape) -> Option<LabelSelector> {
         let mut labels = Map::new();
         let services = self.services.get(&shape.namespace).into_iter().flat_map(BTreeMap::values);
         for selector in services {

@@ -1,6 +1,7 @@
 //! The plugins' own arguments, and the plugins made with them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_api::{Map, Str, Value};
 
@@ -47,7 +48,7 @@ pub(super) fn make(name: &str, args: Option<&Value>) -> Result<Arc<dyn Plugin>, 
         inter_pod_affinity::NAME => Arc::new(inter_pod_affinity(args)?),
         volume_restrictions::NAME => Arc::new(VolumeRestrictions),
         node_volume_limits::NAME => Arc::new(NodeVolumeLimits),
-        volume_binding::NAME => Arc::new(VolumeBinding),
+        volume_binding::NAME => Arc::new(volume_binding(args)?),
         volume_zone::NAME => Arc::new(VolumeZone),
         default_preemption::NAME => Arc::new(default_preemption(args)?),
         image_locality::NAME => Arc::new(ImageLocality),
@@ -143,6 +144,17 @@ fn default_preemption(args: &Value) -> Result<DefaultPreemption, String> {
         return Err("minCandidateNodesPercentage: not in valid range [0, 100]".to_owned());
     }
     Ok(DefaultPreemption { least_percent, least: number("minCandidateNodesAbsolute", defaults.least)? })
+}
+
+fn volume_binding(args: &Value) -> Result<VolumeBinding, String> {
+    let Some(seconds) = args.int_at(&["bindTimeoutSeconds"]) else { return Ok(VolumeBinding::default()) };
+    let refused = || {
+        format!(
+            "bindTimeoutSeconds: Invalid value: {seconds}: invalid BindTimeoutSeconds, should not be a negative value"
+        )
+    };
+    let seconds = u64::try_from(seconds).map_err(|_| refused())?;
+    Ok(VolumeBinding { patience: Duration::from_secs(seconds) })
 }
 
 fn inter_pod_affinity(args: &Value) -> Result<InterPodAffinity, String> {

@@ -81,5 +81,7 @@ fn mistakes_are_told() {
     );
     let args = value!([{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]);
     assert!(of(value!({"pluginConfig": (args)})).ends_with("not in valid range [0, 100]"));
+    let args = value!([{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": (-1)}}]);
+    assert!(of(value!({"pluginConfig": (args)})).ends_with("should not be a negative value"));
     assert!(Config::of(&value!({"kind": "Pod", "apiVersion": "v1"})).is_err());
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use corten_api::Str;
 
+use super::opinions::Opinions;
 use super::{Filter, Plugin, PreFilter, Rejection};
 use crate::cluster::Cluster;
+use crate::node::Node;
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
 
-/// For how many shapes judgements of nodes are kept.
-const SHAPES: usize = 256;
+/// How much is remembered of nodes for shapes at most.
+const REMEMBERED: usize = 4 << 20;
 
 pub(crate) struct Profile {
     pub(crate) scheduler: Str,
@@ -22,7 +24,9 @@ pub(crate) struct Profile {
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
-    judgements: HashMap<u64, Judgements>,
+    opinions: HashMap<u64, Opinions>,
+    /// How much is remembered in all.
+    remembered: usize,
 }
 
 /// The plugins that have a say at each point, in order.
@@ -32,14 +36,6 @@ pub(crate) struct Plugins {
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
-}
-
-/// What the plugins say about nodes for one shape, by nothing but what the nodes say of themselves.
-#[derive(Default)]
-struct Judgements {
-    /// By node: at which generation it was judged, and as which of the rejections, from one.
-    nodes: Vec<(u32, u32)>,
-    rejections: Vec<(usize, Rejection)>,
 }
 
 /// What is to be asked about each node for one pod.
@@ -59,7 +55,8 @@ impl Profile {
             post_filters,
             reserves,
             scores,
-            judgements: HashMap::new(),
+            opinions: HashMap::new(),
+            remembered: 0,
         }
     }
 
@@ -105,9 +102,10 @@ impl Profile {
         cluster: &Cluster,
         at: NodeIx,
     ) -> Option<(&'static str, Rejection)> {
-        let node = cluster.snapshot.node(at);
-        let judged = self.filters.iter().find_map(|plugin| Some((plugin.name(), plugin.judge(pod, node)?)));
-        judged.or_else(|| self.check_pods(filters, cluster, at))
+        match self.judge(pod, cluster.snapshot.node(at)) {
+            None => self.check_pods(filters, cluster, at),
+            Some((plugin, rejection)) => Some((self.filters[plugin].name(), rejection)),
+        }
     }
 
     /// Whether a node will do, although pods came or went since the filters were made.
@@ -128,19 +126,17 @@ impl Profile {
     }
 
     /// The same, with what is already known about nodes for pods of this shape.
-    pub(crate) fn check_remembering(
-        &mut self,
+    pub(crate) fn check_knowing(
+        &self,
+        opinions: &mut Opinions,
         filters: &Filters,
         pod: &Pod,
         cluster: &Cluster,
         at: NodeIx,
     ) -> Option<(&'static str, Rejection)> {
-        match self.judge(pod, cluster, at) {
-            0 => self.check_pods(filters, cluster, at),
-            judged => {
-                let (plugin, rejection) = &self.judgements[&pod.shape.serial].rejections[judged as usize - 1];
-                Some((self.filters[*plugin].name(), rejection.clone()))
-            }
+        match opinions.judgement(self, pod, cluster, at) {
+            None => self.check_pods(filters, cluster, at),
+            Some((plugin, rejection)) => Some((self.filters[*plugin].name(), rejection.clone())),
         }
     }
 
@@ -155,34 +151,45 @@ impl Profile {
         found.map(|(plugin, rejection)| (self.filters[plugin].name(), rejection))
     }
 
-    fn judge(&mut self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> u32 {
-        let place = cluster.snapshot.place(at);
-        if self.judgements.len() > SHAPES && !self.judgements.contains_key(&pod.shape.serial) {
-            self.judgements.clear();
-        }
-        let known = self.judgements.entry(pod.shape.serial).or_default();
-        if known.nodes.len() <= at as usize {
-            known.nodes.resize(at as usize + 1, (0, 0));
-        }
-        let (generation, judged) = known.nodes[at as usize];
-        if generation == place.generation {
-            return judged;
-        }
-        let node = cluster.snapshot.node(at);
-        let plugins = self.filters.iter().enumerate();
-        let rejection = plugins.into_iter().find_map(|(at, plugin)| Some((at, plugin.judge(pod, node)?)));
-        let judged = rejection.map_or(0, |rejection| known.remember(rejection));
-        known.nodes[at as usize] = (place.generation, judged);
-        judged
+    /// Which plugin does not let a pod have a node for what it is, and why.
+    pub(super) fn judge(&self, pod: &Pod, node: &Node) -> Option<(usize, Rejection)> {
+        let mut plugins = self.filters.iter().enumerate();
+        plugins.find_map(|(at, plugin)| Some((at, plugin.judge(pod, node)?)))
     }
-}
 
-impl Judgements {
-    fn remember(&mut self, rejection: (usize, Rejection)) -> u32 {
-        let at = self.rejections.iter().position(|known| *known == rejection).unwrap_or_else(|| {
-            self.rejections.push(rejection);
-            self.rejections.len() - 1
-        });
-        u32::try_from(at + 1).unwrap_or(u32::MAX)
+    /// How good a node is for a pod, by nothing but the node and what is taken of it.
+    pub(super) fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> i64 {
+        let plugins = self.scores.iter();
+        plugins.map(|(plugin, weight)| weight * plugin.rate(pod, cluster, at).unwrap_or(0)).sum()
+    }
+
+    /// Adds how good nodes are for a pod to what they have already.
+    pub(crate) fn rate_all(
+        &self,
+        opinions: &mut Opinions,
+        pod: &Pod,
+        cluster: &Cluster,
+        nodes: &[NodeIx],
+        totals: &mut [i64],
+    ) {
+        for (at, total) in nodes.iter().zip(totals) {
+            *total += opinions.rating(self, pod, cluster, *at);
+        }
+    }
+
+    /// What is known about nodes for pods of a shape, to be given back.
+    pub(crate) fn recall(&mut self, pod: &Pod) -> Opinions {
+        let opinions = self.opinions.remove(&pod.shape.serial).unwrap_or_default();
+        self.remembered -= opinions.len();
+        opinions
+    }
+
+    pub(crate) fn remember(&mut self, pod: &Pod, opinions: Opinions) {
+        if self.remembered > REMEMBERED {
+            self.opinions.clear();
+            self.remembered = 0;
+        }
+        self.remembered += opinions.len();
+        self.opinions.insert(pod.shape.serial, opinions);
     }
 }

@@ -49,18 +49,17 @@ pub(crate) enum Taken {
     Counted,
 }
 
-/// What a pod adds to each resource.
-pub(crate) fn wanted(pod: &Pod, resources: &[Weighed], taken: Taken) -> Vec<i64> {
+/// What a pod adds to a resource.
+pub(crate) fn wanted(pod: &Pod, weighed: &Weighed, taken: Taken) -> i64 {
     let requests = &pod.shape.requests;
-    let of = |weighed: &Weighed| match (&weighed.resource, taken) {
+    match (&weighed.resource, taken) {
         (Resource::Cpu, Taken::Counted) => requests.non_zero.0,
         (Resource::Memory, Taken::Counted) => requests.non_zero.1,
         (Resource::Cpu, Taken::Requested) => requests.resources.milli_cpu,
         (Resource::Memory, Taken::Requested) => requests.resources.memory,
         (Resource::EphemeralStorage, _) => requests.resources.ephemeral_storage,
         (Resource::Scalar(name), _) => requests.resources.scalar(name),
-    };
-    resources.iter().map(of).collect()
+    }
 }
 
 /// One resource of one node.
@@ -76,28 +75,27 @@ pub(crate) struct Amount {
 pub(crate) fn amounts(
     cluster: &Cluster,
     at: NodeIx,
+    pod: &Pod,
     resources: &[Weighed],
-    wanted: &[i64],
     taken: Taken,
-    out: &mut Vec<(Amount, i64)>,
-) {
-    out.clear();
+) -> Vec<(Amount, i64)> {
     let room = cluster.snapshot.room(at);
-    for (weighed, wanted) in resources.iter().zip(wanted) {
+    let of = |weighed: &Weighed| {
+        let wanted = wanted(pod, weighed, taken);
         let (allocatable, used) = match (&weighed.resource, taken) {
             (Resource::Cpu, Taken::Counted) => (room.milli_cpu, room.counted_milli_cpu),
             (Resource::Cpu, Taken::Requested) => (room.milli_cpu, room.used_milli_cpu),
             (Resource::Memory, Taken::Counted) => (room.memory, room.counted_memory),
             (Resource::Memory, Taken::Requested) => (room.memory, room.used_memory),
             (Resource::EphemeralStorage, _) => (room.ephemeral_storage, room.used_ephemeral_storage),
-            (Resource::Scalar(_), _) if *wanted == 0 => continue,
+            (Resource::Scalar(_), _) if wanted == 0 => return None,
             (Resource::Scalar(name), _) => {
                 let node = cluster.snapshot.node(at);
                 (node.allocatable.scalar(name), cluster.snapshot.place(at).used_scalar(name))
             }
         };
-        if allocatable > 0 {
-            out.push((Amount { allocatable, taken: used, would_be: used + wanted }, weighed.weight));
-        }
-    }
+        let amount = Amount { allocatable, taken: used, would_be: used + wanted };
+        (allocatable > 0).then_some((amount, weighed.weight))
+    };
+    resources.iter().filter_map(of).collect()
 }

@@ -4,7 +4,7 @@ use corten_api::Str;
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Plugin, PreFilter, Rejection, normalize};
+use crate::framework::{Plugin, PreFilter, Rejection, normalize, opens_up};
 use crate::node::Node;
 use crate::node_selector::{PreferredTerm, RequiredNodes};
 use crate::pod::Pod;
@@ -61,14 +61,9 @@ impl Plugin for NodeAffinity {
     }
 
     fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
-        match event {
-            ClusterEvent::NodeAdded(node) => self.judge(pod, node).is_none(),
-            ClusterEvent::NodeChanged { old, new } => {
-                self.judge(pod, old).is_some() && self.judge(pod, new).is_none()
-            }
-            ClusterEvent::PodChanged { old, new } => old.shape.nodes != new.shape.nodes,
-            _ => false,
-        }
+        let changed =
+            matches!(event, ClusterEvent::PodChanged { old, new } if old.shape.nodes != new.shape.nodes);
+        changed || opens_up(self, pod, event)
     }
 }
 

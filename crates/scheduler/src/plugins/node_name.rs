@@ -1,7 +1,7 @@
 //! NodeName: a pod that names its node goes there or nowhere.
 
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Plugin, Rejection};
+use crate::framework::{Plugin, Rejection, opens_up};
 use crate::node::Node;
 use crate::pod::Pod;
 
@@ -20,7 +20,7 @@ impl Plugin for NodeName {
     }
 
     fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
-        matches!(event, ClusterEvent::NodeAdded(node) if self.judge(pod, node).is_none())
+        opens_up(self, pod, event)
     }
 }
 

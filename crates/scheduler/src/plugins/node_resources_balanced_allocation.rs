@@ -24,19 +24,14 @@ impl Plugin for BalancedAllocation {
         NAME
     }
 
-    fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
-        let wanted = allocation::wanted(pod, &self.resources, Taken::Requested);
-        if wanted.iter().all(|amount| *amount == 0) {
-            return false;
+    fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
+        if self.resources.iter().all(|weighed| allocation::wanted(pod, weighed, Taken::Requested) == 0) {
+            return None;
         }
-        let mut amounts = Vec::new();
-        for (at, score) in nodes.iter().zip(scores.iter_mut()) {
-            allocation::amounts(cluster, *at, &self.resources, &wanted, Taken::Requested, &mut amounts);
-            let with = balance(&amounts, |amount| amount.would_be);
-            let without = balance(&amounts, |amount| amount.taken);
-            *score = MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2;
-        }
-        true
+        let amounts = allocation::amounts(cluster, at, pod, &self.resources, Taken::Requested);
+        let with = balance(&amounts, |amount| amount.would_be);
+        let without = balance(&amounts, |amount| amount.taken);
+        Some(MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2)
     }
 }
 

@@ -77,10 +77,12 @@ impl Fit {
         };
         if self.asks {
             let wanted = &self.wanted;
-            lacks(wanted.milli_cpu, room.milli_cpu, room.used_milli_cpu, &|| "Insufficient cpu".into());
-            lacks(wanted.memory, room.memory, room.used_memory, &|| "Insufficient memory".into());
+            lacks(wanted.milli_cpu, room.milli_cpu, room.used_milli_cpu, &|| {
+                Str::new_static("Insufficient cpu")
+            });
+            lacks(wanted.memory, room.memory, room.used_memory, &|| Str::new_static("Insufficient memory"));
             let (all, used) = (room.ephemeral_storage, room.used_ephemeral_storage);
-            lacks(wanted.ephemeral_storage, all, used, &|| "Insufficient ephemeral-storage".into());
+            lacks(wanted.ephemeral_storage, all, used, &|| Str::new_static("Insufficient ephemeral-storage"));
             let allocatable = &cluster.snapshot.node(at).allocatable;
             for (name, amount) in &wanted.scalars {
                 let (all, used) = (allocatable.scalar(name), place.used_scalar(name));
@@ -140,14 +142,9 @@ impl Plugin for NodeResourcesFit {
         PreFilter::Filter(Box::new(Fit { wanted, asks }))
     }
 
-    fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
-        let wanted = allocation::wanted(pod, &self.resources, Taken::Counted);
-        let mut amounts = Vec::new();
-        for (at, score) in nodes.iter().zip(scores.iter_mut()) {
-            allocation::amounts(cluster, *at, &self.resources, &wanted, Taken::Counted, &mut amounts);
-            *score = self.strategy.score(&amounts);
-        }
-        true
+    fn rate(&self, pod: &Pod, cluster: &Cluster, at: NodeIx) -> Option<i64> {
+        let amounts = allocation::amounts(cluster, at, pod, &self.resources, Taken::Counted);
+        Some(self.strategy.score(&amounts))
     }
 
     fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! NodeUnschedulable: a cordoned node takes only pods that tolerate it.
 
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Plugin, Rejection};
+use crate::framework::{Plugin, Rejection, opens_up};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::tolerations::{Taint, tolerates_all};
@@ -22,12 +22,8 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
-        match event {
-            ClusterEvent::NodeAdded(node) => self.judge(pod, node).is_none(),
-            ClusterEvent::NodeChanged { old, new } => old.unschedulable && !new.unschedulable,
-            ClusterEvent::PodChanged { old, new } => old.shape.tolerations != new.shape.tolerations,
-            _ => false,
-        }
+        let changed = matches!(event, ClusterEvent::PodChanged { old, new } if old.shape.tolerations != new.shape.tolerations);
+        changed || opens_up(self, pod, event)
     }
 }
 

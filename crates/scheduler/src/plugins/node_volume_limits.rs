@@ -1,6 +1,6 @@
 //! NodeVolumeLimits: a node can have only so many volumes of a driver attached.
 
-use std::collections::HashSet;
+use corten_client::Key;
 
 use super::volume_binding::missing;
 use crate::cluster::Cluster;
@@ -8,7 +8,7 @@ use crate::framework::event::ClusterEvent;
 use crate::framework::{Filter, Plugin, PreFilter, Rejection};
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
-use crate::storage::{Attachable, Storage};
+use crate::storage::{Attachable, Claim, Storage};
 
 pub(crate) const NAME: &str = "NodeVolumeLimits";
 const REASON: Rejection = Rejection::unschedulable("node(s) exceed max volume count");
@@ -16,41 +16,49 @@ const REASON: Rejection = Rejection::unschedulable("node(s) exceed max volume co
 pub(crate) struct NodeVolumeLimits;
 
 /// The volumes a pod brings along.
-struct Brought(HashSet<Attachable>);
+struct Brought(Vec<Attachable>);
 
-/// The volumes of a pod that have to be attached. One that is yet to be made counts under its claim's name.
-fn attachable(storage: &Storage, pod: &Pod) -> HashSet<Attachable> {
-    let mut found = HashSet::new();
+/// Adds the volumes of a pod that have to be attached. One that is yet to be made counts under its claim's name.
+fn add_volumes(storage: &Storage, pod: &Pod, found: &mut Vec<Attachable>) {
     for key in pod.shape.volumes.all_claims() {
         let Some(claim) = storage.claim(key) else { continue };
-        match storage.volume(&claim.volume) {
-            Some(volume) => found.extend(volume.attachable.clone()),
-            None => {
-                let Some(class) = storage.class(&claim.class) else { continue };
-                if !class.provisioner.is_empty() {
-                    let driver = class.provisioner.clone();
-                    found.insert(Attachable { driver, handle: key.to_string().into() });
-                }
-            }
-        }
+        let volume = match storage.volume(&claim.volume) {
+            Some(volume) => volume.attachable.clone(),
+            None => yet_to_be_made(storage, key, claim),
+        };
+        add(volume, found);
     }
-    found
+}
+
+fn yet_to_be_made(storage: &Storage, key: &Key, claim: &Claim) -> Option<Attachable> {
+    let driver = storage.class(&claim.class)?.provisioner.clone();
+    (!driver.is_empty()).then(|| Attachable { driver, handle: key.to_string().into() })
+}
+
+/// A volume counts once, however many have it. There are few enough on a node to look through them.
+fn add(volume: Option<Attachable>, found: &mut Vec<Attachable>) {
+    found.extend(volume.filter(|volume| !found.contains(volume)));
 }
 
 impl Filter for Brought {
     fn check(&self, cluster: &Cluster, at: NodeIx) -> Option<Rejection> {
-        let limits = cluster.storage.limits(cluster.snapshot.name(at));
+        let (storage, name) = (&cluster.storage, cluster.snapshot.name(at));
+        let limits = storage.limits(name);
         if limits.is_empty() {
             return None;
         }
-        let mut attached: HashSet<Attachable> = HashSet::new();
+        let mut attached = Vec::new();
         for pod in cluster.snapshot.place(at).pods.iter().filter(|pod| !pod.shape.volumes.is_empty()) {
-            attached.extend(attachable(&cluster.storage, pod));
+            add_volumes(storage, pod, &mut attached);
         }
+        let used = attached.len();
+        storage.attached(name).for_each(|volume| add(Some(volume), &mut attached));
         let exceeded = limits.iter().any(|(driver, most)| {
-            let new = self.0.iter().filter(|volume| volume.driver == *driver && !attached.contains(volume));
-            let new = new.count();
-            new > 0 && new + attached.iter().filter(|volume| volume.driver == *driver).count() > *most
+            let of_driver = |volume: &&Attachable| volume.driver == *driver;
+            // One that is attached but that no pod uses any more is about to be detached.
+            let new = |volume: &&Attachable| of_driver(volume) && !attached[..used].contains(volume);
+            let new = self.0.iter().filter(new).count();
+            new > 0 && new + attached.iter().filter(of_driver).count() > *most
         });
         exceeded.then_some(REASON)
     }
@@ -69,7 +77,8 @@ impl Plugin for NodeVolumeLimits {
         if let Some(key) = pod.shape.volumes.all_claims().find(|key| cluster.storage.claim(key).is_none()) {
             return PreFilter::Reject(missing(key));
         }
-        let brought = attachable(&cluster.storage, pod);
+        let mut brought = Vec::new();
+        add_volumes(&cluster.storage, pod, &mut brought);
         if brought.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(Brought(brought))) }
     }
 
@@ -84,12 +93,10 @@ impl Plugin for NodeVolumeLimits {
 
 #[cfg(test)]
 mod tests {
-    use corten_api::value;
-    use corten_client::Key;
-
     use super::*;
     use crate::storage::Stored;
     use crate::testing::{Scene, node, pod};
+    use corten_api::value;
 
     #[test]
     fn no_more_than_can_be_attached() {
@@ -111,5 +118,29 @@ mod tests {
         assert_eq!(scene.filter(&NodeVolumeLimits, &using("p", "three")), [Some(REASON), None]);
         assert_eq!(scene.filter(&NodeVolumeLimits, &using("p", "two")), [None, None], "it is there already");
         assert_eq!(scene.filter(&NodeVolumeLimits, &pod("p").build()), [None, None]);
+    }
+
+    #[test]
+    fn what_is_attached_counts_until_it_is_detached() {
+        let mut scene = Scene::new([node("a"), node("b")]);
+        let storage = &mut scene.cluster.storage;
+        for name in ["one", "two"] {
+            let volume = value!({"spec": {"csi": {"driver": "d", "volumeHandle": (name)}}});
+            storage.set(Stored::Volume, &Key::new("", name), Some(&volume));
+        }
+        storage.set(
+            Stored::Claim,
+            &Key::new("default", "two"),
+            Some(&value!({"spec": {"volumeName": "two"}})),
+        );
+        let limits = value!({"spec": {"drivers": [{"name": "d", "allocatable": {"count": 1}}]}});
+        storage.set(Stored::CsiNode, &Key::new("", "a"), Some(&limits));
+        let attachment =
+            value!({"spec": {"attacher": "d", "nodeName": "a", "source": {"persistentVolumeName": "one"}}});
+        storage.set(Stored::Attachment, &Key::new("", "va"), Some(&attachment));
+        let new = pod("p").spec("volumes", value!([{"persistentVolumeClaim": {"claimName": "two"}}])).build();
+        assert_eq!(scene.filter(&NodeVolumeLimits, &new), [Some(REASON), None]);
+        scene.cluster.storage.set(Stored::Attachment, &Key::new("", "va"), None);
+        assert_eq!(scene.filter(&NodeVolumeLimits, &new), [None, None]);
     }
 }

@@ -15,7 +15,8 @@ use crate::node::{HOSTNAME, Node, ZONE};
 use crate::pod::terms::{PodSelector, Spread};
 use crate::pod::{Pod, Shape};
 use crate::snapshot::counters::{CounterKey, Counting, Eligible, Purpose};
-use crate::snapshot::{EACH_NODE, NodeIx};
+use crate::snapshot::{EACH_NODE, NodeIx, Snapshot};
+use crate::workloads::Workloads;
 
 pub(crate) const NAME: &str = "PodTopologySpread";
 const SKEWED: Rejection = Rejection::unschedulable("node(s) didn't match pod topology spread constraints");
@@ -45,8 +46,10 @@ impl Default for PodTopologySpread {
 }
 
 /// The constraints that hold for a pod.
-struct Constraints {
-    list: Vec<(usize, Spread)>,
+struct Constraints<'s> {
+    list: Vec<(usize, &'s Spread)>,
+    /// What defaults count; constraints of a pod's own say it themselves.
+    selector: Option<Arc<LabelSelector>>,
     /// Grounds on which defaults were made.
     grounds: u64,
     /// Whether a node must have every label to count.
@@ -54,30 +57,34 @@ struct Constraints {
 }
 
 impl PodTopologySpread {
-    fn constraints(&self, shape: &Shape, cluster: &Cluster, soft: bool) -> Option<Constraints> {
+    fn constraints<'s>(
+        &'s self,
+        shape: &'s Shape,
+        workloads: &mut Workloads,
+        soft: bool,
+    ) -> Option<Constraints<'s>> {
         let own = !shape.spread.is_empty();
         let from = if own { &shape.spread } else { &self.defaults };
-        let mut list: Vec<(usize, Spread)> =
-            from.iter().cloned().enumerate().filter(|(_, spread)| spread.soft == soft).collect();
-        let mut grounds = 0;
-        if list.is_empty() {
+        if from.iter().all(|spread| spread.soft != soft) {
             return None;
         }
-        if !own {
-            let selector = cluster.workloads.selector(shape)?;
-            list.iter_mut().for_each(|(_, spread)| spread.selector = selector.clone());
-            grounds = cluster.workloads.generation() + 1;
-        }
-        Some(Constraints { list, grounds, needs_all_labels: own || !self.system_defaults })
+        let (selector, grounds) =
+            if own { (None, 0) } else { (Some(workloads.selector(shape)?), workloads.generation() + 1) };
+        let list = from.iter().enumerate().filter(|(_, spread)| spread.soft == soft).collect();
+        Some(Constraints { list, selector, grounds, needs_all_labels: own || !self.system_defaults })
     }
 }
 
-impl Constraints {
+impl Constraints<'_> {
+    fn selector<'c>(&'c self, spread: &'c Spread) -> &'c LabelSelector {
+        self.selector.as_deref().unwrap_or(&spread.selector)
+    }
+
     fn counter(&self, cluster: &mut Cluster, shape: &Arc<Shape>, index: usize, spread: &Spread) -> usize {
         let key = CounterKey { shape: shape.serial, purpose: Purpose::Spread, index, grounds: self.grounds };
         let keys = || self.list.iter().map(|(_, spread)| spread.topology_key.clone()).collect();
         cluster.snapshot.counter(key, || Counting {
-            pods: vec![selected(shape, spread)],
+            pods: vec![selected(shape, self.selector(spread))],
             counts_deleting: false,
             topology_key: spread.topology_key.clone(),
             nodes: Some(Eligible {
@@ -94,22 +101,28 @@ impl Constraints {
         let purpose = Purpose::SpreadPerNode;
         let key = CounterKey { shape: shape.serial, purpose, index, grounds: self.grounds };
         cluster.snapshot.counter(key, || Counting {
-            pods: vec![selected(shape, spread)],
+            pods: vec![selected(shape, self.selector(spread))],
             counts_deleting: false,
             topology_key: Str::new_static(EACH_NODE),
             nodes: None,
         })
     }
 
-    fn lacks_label(&self, node: &Node) -> bool {
-        self.list.iter().any(|(_, spread)| !node.labels.contains_key(&spread.topology_key))
+    /// Which nodes do not count because they lack a label.
+    fn ignored(&self, snapshot: &mut Snapshot, nodes: &[NodeIx]) -> Vec<bool> {
+        if !self.needs_all_labels {
+            return vec![false; nodes.len()];
+        }
+        let keys = self.list.iter().map(|(_, spread)| spread.topology_key.as_str());
+        let topologies: Vec<usize> = keys.map(|key| snapshot.topology(key)).collect();
+        let lacks = |at: &NodeIx| topologies.iter().any(|t| snapshot.topologies().domain(*t, *at).is_none());
+        nodes.iter().map(lacks).collect()
     }
 }
 
 /// The pods that count. A selector that demands nothing counts none.
-fn selected(shape: &Shape, spread: &Spread) -> PodSelector {
-    let everything = spread.selector.is_everything();
-    let labels = if everything { LabelSelector::nothing() } else { spread.selector.clone() };
+fn selected(shape: &Shape, selector: &LabelSelector) -> PodSelector {
+    let labels = if selector.is_everything() { LabelSelector::nothing() } else { selector.clone() };
     PodSelector { namespaces: vec![shape.namespace.clone()], namespace_selector: None, labels }
 }
 
@@ -141,24 +154,26 @@ impl Plugin for PodTopologySpread {
     }
 
     fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> PreFilter {
-        let Some(constraints) = self.constraints(&pod.shape, cluster, false) else { return PreFilter::Skip };
+        let Some(constraints) = self.constraints(&pod.shape, &mut cluster.workloads, false) else {
+            return PreFilter::Skip;
+        };
         let mut limits = Vec::with_capacity(constraints.list.len());
         for (index, spread) in &constraints.list {
             let counter = constraints.counter(cluster, &pod.shape, *index, spread);
             let (least, domains) = cluster.snapshot.counted(counter).least();
             let least = if domains < spread.min_domains { 0 } else { least };
-            let itself = i64::from(spread.selector.matches(&pod.shape.labels));
+            let itself = i64::from(constraints.selector(spread).matches(&pod.shape.labels));
             limits.push(Limit { counter, most: spread.max_skew.saturating_add(least) - itself });
         }
         PreFilter::Filter(Box::new(Limits(limits)))
     }
 
     fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
-        let Some(constraints) = self.constraints(&pod.shape, cluster, true) else { return false };
-        let ignored: Vec<bool> = nodes
-            .iter()
-            .map(|at| constraints.needs_all_labels && constraints.lacks_label(cluster.snapshot.node(*at)))
-            .collect();
+        let Some(constraints) = self.constraints(&pod.shape, &mut cluster.workloads, true) else {
+            return false;
+        };
+        let ignored = constraints.ignored(&mut cluster.snapshot, nodes);
+        let hosts = cluster.snapshot.topology(HOSTNAME);
         let counted = ignored.iter().filter(|ignored| !**ignored).count();
         let mut sums = vec![0.0; nodes.len()];
         for (index, spread) in &constraints.list {
@@ -171,7 +186,7 @@ impl Plugin for PodTopologySpread {
             let snapshot = &cluster.snapshot;
             let counter = snapshot.counted(counter);
             let of = |at: &NodeIx| {
-                let labelled = !by_host || snapshot.node(*at).labels.contains_key(HOSTNAME);
+                let labelled = !by_host || snapshot.topologies().domain(hosts, *at).is_some();
                 snapshot.domain(counter, *at).filter(|_| labelled)
             };
             let domains: Vec<Option<u32>> = nodes.iter().map(of).collect();

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Plugin, Rejection, normalize};
+use crate::framework::{Plugin, Rejection, normalize, opens_up};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
@@ -23,6 +23,9 @@ impl Plugin for TaintToleration {
     }
 
     fn score(&self, pod: &Pod, cluster: &mut Cluster, nodes: &[NodeIx], scores: &mut [i64]) -> bool {
+        if !cluster.snapshot.is_discouraging() {
+            return false;
+        }
         let tolerations = pod.shape.tolerations.iter();
         let tolerations: Vec<&Toleration> = tolerations.filter(|t| t.concerns_preferences()).collect();
         for (at, score) in nodes.iter().zip(scores.iter_mut()) {
@@ -35,14 +38,8 @@ impl Plugin for TaintToleration {
     }
 
     fn may_help(&self, pod: &Pod, event: &ClusterEvent<'_>) -> bool {
-        match event {
-            ClusterEvent::NodeAdded(node) => self.judge(pod, node).is_none(),
-            ClusterEvent::NodeChanged { old, new } => {
-                self.judge(pod, old).is_some() && self.judge(pod, new).is_none()
-            }
-            ClusterEvent::PodChanged { old, new } => old.shape.tolerations != new.shape.tolerations,
-            _ => false,
-        }
+        let changed = matches!(event, ClusterEvent::PodChanged { old, new } if old.shape.tolerations != new.shape.tolerations);
+        changed || opens_up(self, pod, event)
     }
 }
 

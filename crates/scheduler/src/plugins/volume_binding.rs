@@ -1,24 +1,36 @@
 //! VolumeBinding: the node must be able to have a pod's volumes. Claims that wait for their pod get a volume that is
 //! there already or one that is made for the node.
 
+use std::time::Duration;
+
 use corten_api::Str;
 use corten_client::Key;
 
 use crate::cluster::Cluster;
 use crate::framework::event::ClusterEvent;
-use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection, VolumeStep};
+use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection, VolumeStep, Volumes};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
-use crate::storage::Storage;
+use crate::storage::{Claim, Storage};
 
 pub(crate) const NAME: &str = "VolumeBinding";
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+const NO_ROOM: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 const UNBOUND: Rejection = Rejection::unresolvable("pod has unbound immediate PersistentVolumeClaims");
 
-pub(crate) struct VolumeBinding;
+pub(crate) struct VolumeBinding {
+    /// How long volumes may take to be ready.
+    pub(crate) patience: Duration,
+}
+
+impl Default for VolumeBinding {
+    fn default() -> VolumeBinding {
+        VolumeBinding { patience: Duration::from_secs(600) }
+    }
+}
 
 fn refuse(reason: String) -> Rejection {
     Rejection { unresolvable: true, reasons: Reasons::One(reason.into()) }
@@ -71,7 +83,7 @@ impl Claims {
             }
         }
         // The smallest first, so that each gets what just suffices.
-        claims.waiting.sort_by_key(|key| storage.claim(key).map_or(0, |claim| claim.size));
+        claims.waiting.sort_by_key(|key| storage.claim(key).map_or(0, Claim::size));
         Ok(claims)
     }
 
@@ -102,9 +114,14 @@ impl Claims {
                 steps.push(VolumeStep::Bind { volume: volume.clone(), claim, uid });
                 continue;
             }
-            let made = storage.class(&claim.class);
-            if !made.is_some_and(|class| !class.provisioner.is_empty() && class.serves(node)) {
-                reasons.push(NO_VOLUME);
+            let class = storage.class(&claim.class).filter(|class| class.makes_for(node));
+            let reason = match class {
+                None => Some(NO_VOLUME),
+                Some(class) if !storage.has_room(claim, class, node) => Some(NO_ROOM),
+                Some(_) => None,
+            };
+            if let Some(reason) = reason {
+                reasons.push(reason);
                 break;
             }
             steps.push(VolumeStep::Provision { claim: key.clone(), node: node.name.clone() });
@@ -140,15 +157,18 @@ impl Plugin for VolumeBinding {
         }
     }
 
-    fn reserve(&self, pod: &Pod, cluster: &mut Cluster, at: NodeIx) -> Vec<VolumeStep> {
-        let Ok(claims) = Claims::of(pod, &cluster.storage) else { return Vec::new() };
-        let steps = claims.on(&cluster.storage, cluster.snapshot.node(at)).unwrap_or_default();
+    fn reserve(&self, pod: &Pod, cluster: &mut Cluster, at: NodeIx) -> Option<Volumes> {
+        let claims = Claims::of(pod, &cluster.storage).ok()?;
+        let steps = claims.on(&cluster.storage, cluster.snapshot.node(at)).ok()?;
+        if steps.is_empty() {
+            return None;
+        }
         for step in &steps {
             if let VolumeStep::Bind { volume, claim, .. } = step {
                 cluster.storage.assume(volume, claim);
             }
         }
-        steps
+        Some(Volumes { steps, patience: self.patience })
     }
 
     fn unreserve(&self, pod: &Pod, cluster: &mut Cluster) {

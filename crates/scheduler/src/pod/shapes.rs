@@ -4,7 +4,7 @@
 //! it, so that a pod whose shape is known costs no more than the digest.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, Weak};
 
 use corten_api::{Str, Value, meta};
@@ -55,7 +55,9 @@ impl Shapes {
     /// The shape of a pod.
     pub(crate) fn of(&self, pod: &Value) -> Arc<Shape> {
         let requests = Requests::of(pod);
-        let digest = (digest(&self.keys.0, pod, &requests), digest(&self.keys.1, pod, &requests));
+        let mut digest = Digest(self.keys.0.build_hasher(), self.keys.1.build_hasher());
+        digest_of(pod, &requests, &mut digest);
+        let digest = (digest.0.finish(), digest.1.finish());
         let mut table = self.table.lock();
         if let Some(shape) = table.known.get(&digest).and_then(Weak::upgrade) {
             return shape;
@@ -89,20 +91,46 @@ impl Table {
     }
 }
 
-fn digest(key: &RandomState, pod: &Value, requests: &Requests) -> u64 {
-    let mut hasher = key.build_hasher();
-    meta::namespace(pod).hash(&mut hasher);
-    controller(pod).hash(&mut hasher);
-    requests.hash(&mut hasher);
-    ports(pod).hash(&mut hasher);
-    images(pod).hash(&mut hasher);
-    // Not the volumes as written: that of the token has a name of its own in every pod.
-    Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(&mut hasher);
-    write(pod.at(&["metadata", "labels"]), &mut hasher);
-    for field in SPEC {
-        write(pod.at(&["spec", field]), &mut hasher);
+/// Two digests of the same, so that it is as good as certain that equal ones are of equal shapes.
+struct Digest(DefaultHasher, DefaultHasher);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+        self.1.write(bytes);
     }
-    hasher.finish()
+
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+fn digest_of(pod: &Value, requests: &Requests, digest: &mut Digest) {
+    meta::namespace(pod).hash(digest);
+    for owner in pod.items_at(&["metadata", "ownerReferences"]) {
+        if owner.bool_at(&["controller"]) == Some(true) {
+            ["apiVersion", "kind", "name"].iter().for_each(|field| write(owner.get(field), digest));
+        }
+    }
+    requests.hash(digest);
+    for list in ["initContainers", "containers"] {
+        let containers = pod.items_at(&["spec", list]);
+        containers.len().hash(digest);
+        for container in containers {
+            ["image", "restartPolicy"].iter().for_each(|field| write(container.get(field), digest));
+            let taken = |port: &&Value| port.get("hostPort").is_some();
+            let ports = container.items_at(&["ports"]).iter().filter(taken);
+            ports.for_each(|port| write(Some(port), digest));
+        }
+    }
+    // Not the volumes as written: that of the token has a name of its own in every pod.
+    Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(digest);
+    let volumes = pod.items_at(&["spec", "volumes"]).iter();
+    volumes.for_each(|volume| write(volume.at(&["image", "reference"]), digest));
+    write(pod.at(&["metadata", "labels"]), digest);
+    for field in SPEC {
+        write(pod.at(&["spec", field]), digest);
+    }
 }
 
 fn write(value: Option<&Value>, hasher: &mut impl Hasher) {

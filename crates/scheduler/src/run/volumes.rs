@@ -1,18 +1,15 @@
 //! Makes a pod's volumes ready before it is bound: gives volumes to claims, has others made, and waits for both.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use corten_api::{Value, value};
 use corten_base::Clock;
 use corten_client::{Cache, Caches, Client, Error, Key, Patch, kinds};
 
-use crate::framework::VolumeStep;
+use crate::framework::{VolumeStep, Volumes};
 use crate::pod::Pod;
 use crate::storage::{Claim, SELECTED_NODE};
 
-/// How long volumes may take, as upstream has it.
-const PATIENCE: Duration = Duration::from_secs(600);
 const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
 
 #[derive(Debug, thiserror::Error)]
@@ -38,12 +35,9 @@ impl VolumePreparation {
         &self,
         client: &Client,
         pod: &Pod,
-        steps: &[VolumeStep],
+        volumes: &Volumes,
     ) -> Result<(), VolumeError> {
-        if steps.is_empty() {
-            return Ok(());
-        }
-        for step in steps {
+        for step in &volumes.steps {
             match step {
                 VolumeStep::Bind { volume, claim, uid } => {
                     let patch = Patch::Strategic(given_to(claim, uid));
@@ -66,7 +60,7 @@ impl VolumePreparation {
         let all = self.claims.until(|claims| keys.iter().all(|key| is_bound(claims, key)));
         tokio::select! {
             () = all => Ok(()),
-            () = self.clock.sleep(PATIENCE) => Err(VolumeError::TimedOut),
+            () = self.clock.sleep(volumes.patience) => Err(VolumeError::TimedOut),
         }
     }
 }

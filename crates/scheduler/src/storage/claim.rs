@@ -18,7 +18,8 @@ pub(crate) struct Claim {
     /// Whether it has it for good.
     pub(crate) bound: bool,
     pub(crate) class: Str,
-    pub(crate) size: i64,
+    /// How large it is to be, if it says so.
+    pub(crate) asked: Option<i64>,
     pub(crate) modes: Vec<Str>,
     pub(crate) block: bool,
     pub(crate) selector: Option<LabelSelector>,
@@ -45,7 +46,7 @@ impl Claim {
             bound: !volume.is_empty() && !annotation(BIND_COMPLETED).is_empty(),
             volume,
             class: if old.is_empty() { text(&["spec", "storageClassName"]) } else { old },
-            size: size.map_or(0, |quantity| amount("storage", quantity)),
+            asked: size.map(|quantity| amount("storage", quantity)),
             modes: modes(claim),
             block: text(&["spec", "volumeMode"]) == "Block",
             selector: selector.map(|selector| read(Some(selector))),
@@ -54,6 +55,10 @@ impl Claim {
             lost: text(&["status", "phase"]) == "Lost",
             owner: owner.and_then(|owner| owner.str_at(&["uid"])).map(Str::new).unwrap_or_default(),
         }
+    }
+
+    pub(crate) fn size(&self) -> i64 {
+        self.asked.unwrap_or(0)
     }
 
     /// Whether only one pod may have it.

@@ -67,7 +67,7 @@ impl Volume {
     pub(super) fn suits(&self, claim: &Claim) -> bool {
         !self.deleting
             && self.block == claim.block
-            && self.size >= claim.size
+            && self.size >= claim.size()
             && claim.modes.iter().all(|mode| self.modes.contains(mode))
             && claim.selector.as_ref().is_none_or(|selector| selector.matches(&self.labels))
     }

@@ -44,8 +44,12 @@ fn claim(scene: &mut Scene, name: &str, class: &str, size: &str, volume: &str) {
     scene.cluster.storage.set(Stored::Claim, &Key::new("default", name), Some(&claim));
 }
 
+fn reserve(pod: &Pod, cluster: &mut Cluster, at: NodeIx) -> Vec<VolumeStep> {
+    VolumeBinding::default().reserve(pod, cluster, at).map(|volumes| volumes.steps).unwrap_or_default()
+}
+
 fn said(scene: &mut Scene, pod: &Pod) -> Vec<String> {
-    let found = scene.filter(&VolumeBinding, pod);
+    let found = scene.filter(&VolumeBinding::default(), pod);
     found.iter().map(|rejection| rejection.as_ref().map(Rejection::message).unwrap_or_default()).collect()
 }
 
@@ -75,7 +79,7 @@ fn claims_that_wait_get_the_smallest_that_suffices() {
     volume(&mut scene, "tiny", "1Gi", "z2");
     claim(&mut scene, "c", "local", "2Gi", "");
     assert_eq!(said(&mut scene, &using(&["c"])), ["", NO_VOLUME]);
-    let steps = VolumeBinding.reserve(&using(&["c"]), &mut scene.cluster, 0);
+    let steps = reserve(&using(&["c"]), &mut scene.cluster, 0);
     let bind = |volume: &str, claim: &str| VolumeStep::Bind {
         volume: volume.into(),
         claim: Key::new("default", claim),
@@ -84,10 +88,10 @@ fn claims_that_wait_get_the_smallest_that_suffices() {
     assert_eq!(steps, [bind("small", "c")]);
     claim(&mut scene, "d", "local", "2Gi", "");
     claim(&mut scene, "e", "local", "2Gi", "");
-    let steps = VolumeBinding.reserve(&using(&["d"]), &mut scene.cluster, 0);
+    let steps = reserve(&using(&["d"]), &mut scene.cluster, 0);
     assert_eq!(steps, [bind("large", "d")], "the small one is taken");
     assert_eq!(said(&mut scene, &using(&["e"])), [NO_VOLUME, NO_VOLUME]);
-    VolumeBinding.unreserve(&using(&["d"]), &mut scene.cluster);
+    VolumeBinding::default().unreserve(&using(&["d"]), &mut scene.cluster);
     assert_eq!(said(&mut scene, &using(&["e"])), ["", NO_VOLUME]);
 }
 
@@ -96,10 +100,34 @@ fn volumes_are_made_where_they_can_be() {
     let mut scene = scene();
     claim(&mut scene, "c", "made", "2Gi", "");
     assert_eq!(said(&mut scene, &using(&["c"])), ["", ""]);
-    let steps = VolumeBinding.reserve(&using(&["c"]), &mut scene.cluster, 1);
+    let steps = reserve(&using(&["c"]), &mut scene.cluster, 1);
     assert_eq!(steps, [VolumeStep::Provision { claim: Key::new("default", "c"), node: "b".into() }]);
     let only_z1 = value!({"provisioner": "example.com/disks", "volumeBindingMode": "WaitForFirstConsumer",
         "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["z1"]}]}]});
     scene.cluster.storage.set(Stored::Class, &Key::new("", "made"), Some(&only_z1));
     assert_eq!(said(&mut scene, &using(&["c"])), ["", NO_VOLUME]);
+}
+
+#[test]
+fn who_tells_how_much_is_left_is_believed() {
+    let mut scene = scene();
+    claim(&mut scene, "c", "made", "2Gi", "");
+    let storage = &mut scene.cluster.storage;
+    let driver = value!({"spec": {"storageCapacity": true}});
+    storage.set(Stored::CsiDriver, &Key::new("", "example.com/disks"), Some(&driver));
+    assert_eq!(said(&mut scene, &using(&["c"])), [NO_ROOM, NO_ROOM], "nothing is known to be left");
+    let mut left = |name: &str, zone: &str, field: &str, size: &str| {
+        let mut capacity =
+            value!({"storageClassName": "made", "nodeTopology": {"matchLabels": {"zone": (zone)}}});
+        capacity.set(&["capacity"], "9Gi");
+        capacity.set(&[field], size);
+        scene.cluster.storage.set(Stored::Capacity, &Key::new("kube-system", name), Some(&capacity));
+        said(&mut scene, &using(&["c"]))
+    };
+    assert_eq!(left("one", "z1", "capacity", "1Gi"), [NO_ROOM, NO_ROOM]);
+    assert_eq!(left("one", "z1", "maximumVolumeSize", "1Gi"), [NO_ROOM, NO_ROOM], "more precise");
+    assert_eq!(left("two", "z2", "capacity", "2Gi"), [NO_ROOM, ""]);
+    let silent = value!({"spec": {"storageCapacity": false}});
+    scene.cluster.storage.set(Stored::CsiDriver, &Key::new("", "example.com/disks"), Some(&silent));
+    assert_eq!(said(&mut scene, &using(&["c"])), ["", ""]);
 }
