@@ -13,6 +13,7 @@ mod load;
 mod objects;
 mod pods;
 mod process;
+mod proxy;
 mod raw;
 mod report;
 mod scheduler;
@@ -22,6 +23,7 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use proxy::{OpenRules, ProxyOptions, Rules, proxy};
 pub use raw::raw_server;
 pub use report::Report;
 pub use scheduler::{SchedulerOptions, scheduler};

@@ -1,12 +1,18 @@
 //! The service proxy: of this process' node, and `corten proxy` alone, against any Kubernetes API server.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Context;
-use corten_api::yaml;
+use anyhow::{Context, ensure};
+use corten_api::{Value, yaml};
+use corten_bench::Rules;
+use corten_client::{Change, Object};
+use corten_net::namespace::Namespace;
 use corten_proxy::config::{DetectLocal, cidrs, parse_address};
-use corten_proxy::{Config, Mode};
+use corten_proxy::inputs::Inputs;
+use corten_proxy::{Config, Engine, Mode};
 use corten_reconcile::Manager;
+use parking_lot::Mutex;
 
 use crate::agent::host_name;
 use crate::component::connect;
@@ -127,4 +133,34 @@ fn read(path: &Path) -> anyhow::Result<Config> {
     let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
     let value = yaml::to_value(&text, &mut Vec::new()).with_context(|| format!("reading {shown}"))?;
     Config::of(&value).with_context(|| format!("reading {shown}"))
+}
+
+/// The rules that `corten bench` measures.
+pub(crate) fn rules(backend: &str, namespace: Namespace) -> anyhow::Result<Box<dyn Rules>> {
+    let config = Config::default().in_mode(Mode::of(backend)?);
+    let engine = Engine::open(config, namespace).context("opening the back end")?;
+    Ok(Box::new(Measured { inputs: Mutex::default(), engine }))
+}
+
+struct Measured {
+    inputs: Mutex<Inputs>,
+    engine: Engine,
+}
+
+impl Rules for Measured {
+    fn tell(&mut self, services: &[Value], slices: &[Value]) {
+        let changed = |object: &Value| Change { old: None, new: Some(Arc::new(Object::of(object))) };
+        let mut inputs = self.inputs.lock();
+        for service in services {
+            inputs.service(&changed(service));
+        }
+        for slice in slices {
+            inputs.slice(&changed(slice));
+        }
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        ensure!(!self.engine.sync(&self.inputs).failed(), "rules could not be written");
+        Ok(())
+    }
 }

@@ -215,7 +215,10 @@ fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker
                 proxy.queued(clock.now());
             }
         });
-        synced.push(cache);
+        // Older servers know nothing of where the addresses of Services come from.
+        if *cache.kind() != kinds::SERVICE_CIDRS {
+            synced.push(cache);
+        }
     }
     manager.spawn(async move {
         // Rules that an earlier process left are better than rules for the first half of the Services.
