@@ -229,6 +229,7 @@ fn server_options(pki: ServerPki, store: Store, clock: Clock) -> corten_apiserve
         authorization_modes: AuthorizationModes::parse("Node,RBAC").expect("the usual ones"),
         advertised: nowhere,
         endpoint: None,
+        resource_metrics: false,
         service_ranges: ServiceRanges::parse("10.96.0.0/12").expect("a good range"),
         node_ports: PortRange::parse("30000-32767").expect("a good range"),
         limits: Limits {

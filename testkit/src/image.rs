@@ -17,16 +17,21 @@ const COMMANDS: [&str; 13] =
 
 /// An archive of the image, as `docker save` writes one.
 pub fn busybox_archive() -> Vec<u8> {
+    image_archive(NAME, &["sh"])
+}
+
+/// The same under another name, to run something else unless told.
+pub fn image_archive(name: &str, command: &[&str]) -> Vec<u8> {
     let layer = layer();
     let mut digest = String::from("sha256:");
     for byte in Sha256::digest(&layer) {
         write!(digest, "{byte:02x}").expect("text takes text");
     }
     let config = json!({
-        "architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "Cmd": ["sh"]},
+        "architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "Cmd": command},
         "rootfs": {"type": "layers", "diff_ids": [digest]},
     });
-    let manifest = json!([{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]);
+    let manifest = json!([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]);
     let mut archive = Builder::new(Vec::new());
     file(&mut archive, "config.json", 0o644, config.to_string().as_bytes());
     file(&mut archive, "layer.tar", 0o644, &layer);

@@ -14,6 +14,7 @@
 mod binary;
 mod client;
 mod cluster;
+mod containerd;
 mod http;
 mod image;
 mod server;
@@ -22,7 +23,8 @@ mod tools;
 pub use binary::{corten_binary, repository, target_directory};
 pub use client::{Client, Identity, Request, Response, Watch, WatchEnd};
 pub use cluster::{Between, Cluster, ClusterOptions};
+pub use containerd::Containerd;
 pub use http::{Connection, DEADLINE};
-pub use image::busybox_archive;
+pub use image::{busybox_archive, image_archive};
 pub use server::{DataDirectory, Server, StartFailure};
 pub use tools::{Output, Running, Tool};

@@ -3,6 +3,8 @@
 //! Packages come from the system's package manager; the Python client goes into a virtual environment in the
 //! target directory, where the tests look for it.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 
 use crate::process::{run, target_directory, works};
@@ -13,7 +15,7 @@ struct Need {
     met: fn() -> bool,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 8] = [
     Need { package: "build-essential", met: || works("cc", &["--version"]) && works("make", &["--version"]) },
     Need { package: "python3", met: || works("python3", &["--version"]) },
     Need { package: "python3-venv", met: || works("python3", &["-c", "import ensurepip, venv"]) },
@@ -23,6 +25,8 @@ const NEEDS: [Need; 7] = [
     // The other runtime that the CRI is spoken to.
     Need { package: "containerd", met: || works("containerd", &["--version"]) },
     Need { package: "runc", met: || works("runc", &["--version"]) },
+    // What connects the pods of that other runtime.
+    Need { package: "containernetworking-plugins", met: || Path::new("/usr/lib/cni/ptp").exists() },
 ];
 
 pub(crate) fn all() -> anyhow::Result<()> {

@@ -38,6 +38,37 @@ pub fn parse_micro(text: &str) -> Result<Timestamp, String> {
     Reader::new(text, "2006-01-02T15:04:05.000000Z07:00").read(true)
 }
 
+/// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
+pub fn go_duration(text: &str) -> Result<f64, String> {
+    let invalid = || format!("time: invalid duration {text:?}");
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    if unsigned == "0" {
+        return Ok(0.0);
+    }
+    let mut rest = unsigned;
+    let mut seconds = 0.0;
+    while !rest.is_empty() || unsigned.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number: f64 = rest[..digits].parse().map_err(|_| invalid())?;
+        rest = &rest[digits..];
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let unit = match &rest[..end] {
+            "" => return Err(format!("time: missing unit in duration {text:?}")),
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            unknown => return Err(format!("time: unknown unit {unknown:?} in duration {text:?}")),
+        };
+        seconds += number * unit;
+        rest = &rest[end..];
+    }
+    Ok(sign * seconds)
+}
+
 /// A text being read along a layout.
 struct Reader<'t> {
     text: &'t str,
@@ -190,5 +221,17 @@ mod tests {
         check(parse_micro, "2026-01-01T00:00:00Z", "cannot parse \"Z\" as \".000000\"");
         check(parse_micro, "2026-01-01T00:00:00.1234567Z", "cannot parse \"7Z\" as \"Z07:00\"");
         check(parse_micro, "2026-01-01T00:00:00.000000+25:00", ": time zone offset hour out of range");
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(go_duration("1m30s"), Ok(90.0));
+        assert_eq!(go_duration("-1.5s"), Ok(-1.5));
+        assert_eq!(go_duration("0"), Ok(0.0));
+        assert_eq!(go_duration("5").unwrap_err(), "time: missing unit in duration \"5\"");
+        assert_eq!(go_duration("5x").unwrap_err(), "time: unknown unit \"x\" in duration \"5x\"");
+        for bad in ["", "s", ".s", "-"] {
+            assert_eq!(go_duration(bad).unwrap_err(), format!("time: invalid duration {bad:?}"));
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::events::EventLeases;
 use crate::in_flight::Limits;
 use crate::negotiate::{self, View, Wanted};
 use crate::request::{Query, ResourcePath};
+use crate::resource_metrics::ResourceMetrics;
 use crate::respond::TableQuery;
 use corten_store::Store;
 
@@ -35,6 +36,7 @@ pub(crate) struct Backend {
     pub limits: Limits,
     pub authentication: Authentication,
     pub kubelets: Kubelets,
+    pub resource_metrics: ResourceMetrics,
 }
 
 pub(crate) struct Call {

@@ -10,6 +10,7 @@ use corten_store::Store;
 
 use crate::cache::Cache;
 use crate::object::Form;
+use crate::resource_metrics;
 
 /// One resource in one version.
 pub(crate) struct Served {
@@ -100,10 +101,14 @@ fn key_of(resource: &Resource) -> String {
 }
 
 impl Catalog {
-    /// Loads every served resource's objects from the store.
-    pub(crate) fn load(store: &Store, config: &RuntimeConfig) -> Catalog {
+    /// Loads every served resource's objects from the store. `metrics` is whether there are any to serve.
+    pub(crate) fn load(store: &Store, config: &RuntimeConfig, metrics: bool) -> Catalog {
+        let serves = |resource: &Resource| match resource.group {
+            resource_metrics::GROUP => metrics,
+            _ => config.serves(resource),
+        };
         let mut catalog = Catalog { by_path: HashMap::new(), resources: Vec::new(), caches: HashMap::new() };
-        for resource in resources::all().iter().filter(|r| config.serves(r)) {
+        for resource in resources::all().iter().filter(|r| serves(r)) {
             let (Some(schema), Some(rules)) =
                 (resource.schema(), registry::rules(resource.group, resource.name))
             else {

@@ -217,7 +217,7 @@ fn timeout(query: &Query, most: Duration) -> Result<Duration, Status> {
     if matches!(text, "" | "0") {
         return Ok(most);
     }
-    let seconds = request::go_duration(text).map_err(|why| {
+    let seconds = corten_api::time::go_duration(text).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
     Ok(match Duration::try_from_secs_f64(seconds) {

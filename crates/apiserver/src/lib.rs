@@ -30,6 +30,7 @@ mod object;
 mod options;
 mod random;
 mod request;
+mod resource_metrics;
 mod respond;
 mod reviews;
 mod tls;
@@ -53,9 +54,9 @@ pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;
 pub use catalog::RuntimeConfig;
 pub use connect::TlsError as KubeletTlsError;
+pub use corten_api::time::go_duration;
 pub use in_flight::Limits;
 pub use local::Handle;
-pub use request::go_duration;
 pub use tls::TlsError;
 
 use allocation::Allocators;
@@ -98,6 +99,8 @@ pub struct Options {
     pub service_ranges: ServiceRanges,
     pub node_ports: PortRange,
     pub limits: Limits,
+    /// Whether it asks kubelets what nodes and pods use, and tells.
+    pub resource_metrics: bool,
     /// The flags the server was started with, by name, for people to look at.
     pub flags: Vec<(String, String)>,
 }
@@ -123,6 +126,7 @@ pub struct Running {
     stop: watch::Sender<bool>,
     task: Option<tokio::task::JoinHandle<()>>,
     keeper: tokio::task::JoinHandle<()>,
+    scraper: Option<tokio::task::JoinHandle<()>>,
 }
 
 /// Loads the stored objects, fills a fresh cluster and starts to answer.
@@ -131,7 +135,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         tls::configure(&options.pki, &options.authentication).map_err(StartError::Tls)?;
     let kubelets = connect::Kubelets::new(&options.pki).map_err(StartError::Kubelets)?;
     let (stop, stopping) = watch::channel(false);
-    let catalog = Catalog::load(&options.store, &options.runtime_config);
+    let catalog = Catalog::load(&options.store, &options.runtime_config, options.resource_metrics);
     let authorizer = authorization::Authorizer::start(options.authorization_modes, &options.store);
     let server = Arc::new(Server {
         health: Health::new(options.store.clone()),
@@ -146,6 +150,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             limits: options.limits,
             authentication: Authentication::new(options.authentication),
             kubelets,
+            resource_metrics: resource_metrics::ResourceMetrics::default(),
         }),
         metrics: Metrics::new(),
         client_certificates,
@@ -163,16 +168,20 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     server.health.set_ready();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let keeper = tokio::spawn(bootstrap::keep(server.clone()));
+    let scraper = options.resource_metrics.then(|| tokio::spawn(resource_metrics::follow(server.clone())));
     let task = options
         .listener
         .map(|listener| tokio::spawn(listen::serve(server.clone(), listener, acceptor, stopping)));
-    Ok(Running { server, stop, task, keeper })
+    Ok(Running { server, stop, task, keeper, scraper })
 }
 
 impl Running {
     /// Stops taking requests, lets those in flight end, and closes the store.
     pub async fn stop(self) {
         self.keeper.abort();
+        if let Some(scraper) = &self.scraper {
+            scraper.abort();
+        }
         // It ends at once, by being told to.
         let _ = self.keeper.await;
         bootstrap::withdraw(&self.server).await;

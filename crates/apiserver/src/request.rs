@@ -179,37 +179,6 @@ pub(crate) fn go_parse_error(function: &str, text: &str, error: &ParseIntError) 
     format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
-/// A duration in Go's notation (`1m30s`), or what Go says of a text that is none.
-pub fn go_duration(text: &str) -> Result<f64, String> {
-    let invalid = || format!("time: invalid duration {text:?}");
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
-    if unsigned == "0" {
-        return Ok(0.0);
-    }
-    let mut rest = unsigned;
-    let mut seconds = 0.0;
-    while !rest.is_empty() || unsigned.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let number: f64 = rest[..digits].parse().map_err(|_| invalid())?;
-        rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let unit = match &rest[..end] {
-            "" => return Err(format!("time: missing unit in duration {text:?}")),
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            unknown => return Err(format!("time: unknown unit {unknown:?} in duration {text:?}")),
-        };
-        seconds += number * unit;
-        rest = &rest[end..];
-    }
-    Ok(sign * seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,18 +245,6 @@ mod tests {
         check(&Method::GET, "/api/v1/proxy/namespaces/a/pods/b/c", false, "proxy /v1 ns=a pods b");
         check(&Method::GET, "/apis/apps/v1/namespaces/a", false, "get apps/v1 ns=a namespaces a");
         assert_eq!(parse(&Method::GET, "/api/v1/watch", false).unwrap_err().code, 500);
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(go_duration("1m30s"), Ok(90.0));
-        assert_eq!(go_duration("-1.5s"), Ok(-1.5));
-        assert_eq!(go_duration("0"), Ok(0.0));
-        assert_eq!(go_duration("5").unwrap_err(), "time: missing unit in duration \"5\"");
-        assert_eq!(go_duration("5x").unwrap_err(), "time: unknown unit \"x\" in duration \"5x\"");
-        for bad in ["", "s", ".s", "-"] {
-            assert_eq!(go_duration(bad).unwrap_err(), format!("time: invalid duration {bad:?}"));
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses.
+//! Resources that are answered and not kept: access reviews, token reviews, bindings, component statuses, metrics.
 
 use corten_api::{Map, Status, Value, meta};
 
@@ -6,10 +6,14 @@ use crate::access_reviews;
 use crate::authentication;
 use crate::call::Call;
 use crate::decode::{self, FieldValidation};
+use crate::resource_metrics;
 use crate::respond::{self, Answer};
 use crate::verbs::{binding, write};
 
 pub(crate) async fn answer(call: &mut Call, verb: &str) -> Result<Answer, Status> {
+    if call.served.group() == resource_metrics::GROUP {
+        return resource_metrics::answer(call, verb);
+    }
     match (call.served.name(), verb) {
         ("bindings", "create") => bind(call).await,
         ("componentstatuses", "list") => component_list(call),

@@ -21,6 +21,7 @@ mod sandboxes;
 pub mod seccomp;
 mod stats;
 mod streams;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! The node of this process: a kubelet on the native runtime, in the node's own identity.
+//! The node of this process: a kubelet on the native runtime or another, in the node's own identity.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,18 +9,16 @@ use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
-use corten_container::native::network::{LoopbackOnly, Network};
-use corten_container::native::{self, Native};
-use corten_container::registry::{Registries, RegistriesConfig};
 use corten_kubelet::{Options, Parts, server};
 use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
 
-use crate::pod_network::BuiltIn;
+use crate::agent_flags::AgentFlags;
+use crate::node_runtime;
 
-const AGENT: &str = "kubelet/v1.37.0";
+pub(crate) const AGENT: &str = "kubelet/v1.37.0";
 /// Where other tools look for the logs of pods.
-const LOGS: &str = "/var/log/pods";
+pub(crate) const LOGS: &str = "/var/log/pods";
 
 /// What a node has to be told.
 pub(crate) struct NodeOptions {
@@ -33,6 +31,7 @@ pub(crate) struct NodeOptions {
     pub(crate) pod_network: bool,
     pub(crate) cluster_dns: String,
     pub(crate) cluster_domain: String,
+    pub(crate) flags: AgentFlags,
     /// Who vouches for the node, and for those who speak to it.
     pub(crate) authority: Arc<Authority>,
 }
@@ -40,19 +39,17 @@ pub(crate) struct NodeOptions {
 /// Starts the node; it ends with the manager, and its containers go on.
 pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOptions) -> anyhow::Result<()> {
     let clock = Clock::real();
-    let network: Arc<dyn Network> = match options.pod_network {
-        true => Arc::new(BuiltIn::open(options.data_dir.join("network"))?),
-        false => Arc::new(LoopbackOnly),
+    let containers = match &options.flags.container_runtime_endpoint {
+        Some(endpoint) => node_runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
+        None => node_runtime::native(&options.data_dir, options.pod_network, clock.clone()).await?,
     };
-    let runtime =
-        open(&options.data_dir, network, clock.clone()).await.context("opening the container runtime")?;
-    let runtime = Arc::new(runtime);
+    let manifests = options.flags.manifests()?;
     let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
     let parts = Parts {
-        runtime: runtime.clone(),
-        images: runtime,
+        runtime: containers.runtime,
+        images: containers.images,
         client,
         recorder: manager.recorder().clone(),
         clock,
@@ -64,6 +61,8 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         log_dir: PathBuf::from(LOGS),
         cluster_dns: vec![options.cluster_dns],
         cluster_domain: options.cluster_domain,
+        manifests,
+        ..Options::default()
     };
     manager.spawn(async move {
         if let Err(error) = corten_kubelet::run_and_serve(parts, options, Some(api)).await {
@@ -71,21 +70,6 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         }
     });
     Ok(())
-}
-
-async fn open(
-    data_dir: &Path,
-    network: Arc<dyn Network>,
-    clock: Clock,
-) -> Result<Native, corten_container::Error> {
-    Native::open(native::Options {
-        data_dir: corten_container::folder(data_dir),
-        network,
-        registries: Registries::new(RegistriesConfig::default()),
-        clock,
-        seccomp_dir: data_dir.join("kubelet/seccomp"),
-    })
-    .await
 }
 
 /// The kubelet's API as the API server expects to find it.
@@ -103,6 +87,9 @@ fn api(options: &NodeOptions) -> anyhow::Result<server::Options> {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
         certificate,
         client_ca_pem: options.authority.pem().to_owned(),
+        trust: server::Trust::default(),
+        health: options.flags.health(),
+        read_only: None,
     })
 }
 

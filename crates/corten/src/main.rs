@@ -1,11 +1,15 @@
 //! Corten: Kubernetes, whole, in one binary. This file parses and hands over; it decides nothing.
 
 mod agent;
+mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
 mod image;
+mod kubelet;
+mod node_runtime;
 mod pod_network;
+mod proxy;
 mod scheduler;
 mod server;
 
@@ -30,6 +34,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Run a node alone, on any Kubernetes.
+    Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
     Image(image::Args),
     /// Measure this machine and this build.
@@ -43,6 +49,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),
     }
@@ -61,4 +68,14 @@ fn flags(matches: &ArgMatches) -> Vec<(String, String)> {
         .collect();
     flags.sort();
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        Cli::command().debug_assert();
+    }
 }

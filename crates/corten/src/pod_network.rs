@@ -11,7 +11,8 @@ use corten_container::{Error, PortMapping, Protocol, Result};
 use corten_net::namespace::Namespace;
 use corten_net::{Cidr, HostPort, Options};
 
-const BRIDGE: &str = "corten0";
+/// The link that pods are connected to.
+pub(crate) const BRIDGE: &str = "corten0";
 
 /// The pod network of the network namespace this process is in.
 pub(crate) struct BuiltIn(Arc<corten_net::PodNetwork>);

@@ -24,10 +24,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions};
+use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::proxy;
 
 /// Parts that can be left out.
-const PARTS: [&str; 6] = ["agent", "scheduler", "controller-manager", "proxy", "dns", addons::LOCAL_STORAGE];
+const PARTS: [&str; 7] = [
+    "agent",
+    "scheduler",
+    "controller-manager",
+    "proxy",
+    "dns",
+    addons::LOCAL_STORAGE,
+    addons::METRICS_SERVER,
+];
 
 /// Where the addresses of pods come from: for 256 nodes, and for 8192 if more than that are simulated.
 const CLUSTER_CIDR: &str = "10.244.0.0/16";
@@ -70,7 +80,7 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage, metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
@@ -113,6 +123,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     authentication: authentication::Flags,
     #[command(flatten)]
+    node: AgentFlags,
+    #[command(flatten)]
     controllers: ControllerFlags,
 }
 
@@ -131,6 +143,7 @@ impl Args {
             pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns.clone(),
             cluster_domain: self.cluster_domain.clone(),
+            flags: self.node.clone(),
             authority,
         }
     }
@@ -212,11 +225,12 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         service_ranges: args.service_cluster_ip_range,
         node_ports: args.service_node_port_range,
         limits: limits(&args),
+        resource_metrics: args.runs(addons::METRICS_SERVER),
         flags,
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
-    addons::install(&administrator, args.runs(addons::LOCAL_STORAGE)).await;
+    addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
@@ -233,7 +247,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     };
     let controllers = controller_manager::start(&running, parts);
     if args.runs("agent") && args.simulated_nodes == 0 {
+        let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
         agent::start(&running, &controllers, node).await.context("starting the node")?;
+        if let Some(node) = proxied {
+            proxy::start(&controllers, &node)?;
+        }
     }
     stop.wait().await;
     tracing::info!("stopping");
@@ -293,7 +311,7 @@ fn endpoint_address(args: &Args) -> anyhow::Result<Option<IpAddr>> {
 
 /// The address this machine would be seen with from elsewhere. Nothing is sent: choosing a peer is enough
 /// for the kernel to choose an address.
-fn outward_address(ipv6: bool) -> Option<IpAddr> {
+pub(crate) fn outward_address(ipv6: bool) -> Option<IpAddr> {
     let elsewhere: SocketAddr = if ipv6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()
     } else {

@@ -26,6 +26,10 @@ impl PodCgroups {
         Ok(PodCgroups(cgroups))
     }
 
+    pub(crate) fn hierarchies(&self) -> &Cgroups {
+        &self.0
+    }
+
     /// Makes a pod's cgroup with all that the pod may use.
     pub(crate) fn make(&self, pod: &Pod) -> io::Result<()> {
         let PodCgroups(cgroups) = self;

@@ -1,15 +1,15 @@
-//! Small HTTP requests to containers, for probes and hooks. Certificates are not checked: a pod's own word is enough
-//! about itself.
+//! Small HTTP requests: to containers, for probes and hooks, and to servers of manifests. Containers' certificates are not
+//! checked: a pod's own word is enough about itself. Others' are.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use corten_api::Value;
-use corten_pki::Anybody;
+use corten_pki::{Anybody, pem_certificates};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -69,12 +69,32 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// How much of a body is read.
+/// Where a machine keeps the authorities it trusts.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// How much of a container's body is read.
 const MAX_BODY: usize = 10 * 1024;
 
-/// Asks once; what takes too long has failed.
+/// Asks a container once; what takes too long has failed.
 pub(crate) async fn get(request: &Request, limit: Duration) -> Result<Answer, String> {
-    match tokio::time::timeout(limit, send(request)).await {
+    timed(request, limit, send(request, MAX_BODY, trusting)).await
+}
+
+/// Asks somebody else once, who has to be who they say.
+pub(crate) async fn fetch(request: &Request, limit: Duration, longest: usize) -> Result<Answer, String> {
+    timed(request, limit, send(request, longest, checking)).await
+}
+
+async fn timed(
+    request: &Request,
+    limit: Duration,
+    sent: impl Future<Output = Result<Answer, String>>,
+) -> Result<Answer, String> {
+    match tokio::time::timeout(limit, sent).await {
         Ok(answer) => answer,
         Err(_) => Err(format!(
             "Get \"{}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -91,22 +111,27 @@ impl Request {
     }
 }
 
-async fn send(request: &Request) -> Result<Answer, String> {
+async fn send(
+    request: &Request,
+    longest: usize,
+    connector: fn() -> Result<TlsConnector, String>,
+) -> Result<Answer, String> {
     let failed = |why: &dyn std::fmt::Display| format!("Get \"{}\": {why}", request.url());
     let connection =
         TcpStream::connect((request.host.as_str(), request.port)).await.map_err(|e| failed(&e))?;
     if !request.secure {
-        return exchange(request, connection).await.map_err(|e| failed(&e));
+        return exchange(request, connection, longest).await.map_err(|e| failed(&e));
     }
-    let connector = trusting().map_err(|e| failed(&e))?;
+    let connector = connector().map_err(|e| failed(&e))?;
     let name = ServerName::try_from(request.host.clone()).map_err(|e| failed(&e))?;
     let connection = connector.connect(name, connection).await.map_err(|e| failed(&e))?;
-    exchange(request, connection).await.map_err(|e| failed(&e))
+    exchange(request, connection, longest).await.map_err(|e| failed(&e))
 }
 
 async fn exchange(
     request: &Request,
     connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    longest: usize,
 ) -> Result<Answer, String> {
     let (mut sender, driver) =
         hyper::client::conn::http1::handshake(TokioIo::new(connection)).await.map_err(|e| e.to_string())?;
@@ -131,8 +156,8 @@ async fn exchange(
     let mut read = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
         read.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
-        if read.len() >= MAX_BODY {
-            read.truncate(MAX_BODY);
+        if read.len() >= longest {
+            read.truncate(longest);
             break;
         }
     }
@@ -148,4 +173,16 @@ fn trusting() -> Result<TlsConnector, String> {
     let builder = builder.map_err(|e| e.to_string())?;
     let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Encryption with those whom the machine's authorities vouch for.
+fn checking() -> Result<TlsConnector, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    if let Some(text) = SYSTEM.iter().find_map(|path| std::fs::read_to_string(path).ok()) {
+        roots.add_parsable_certificates(pem_certificates(&text).map_err(|e| e.to_string())?);
+    }
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|e| e.to_string())?;
+    Ok(TlsConnector::from(Arc::new(builder.with_root_certificates(roots).with_no_client_auth())))
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::Clock;
-use corten_container::{AuthConfig, Error, Image, ImageSpec, Images, PodSandboxConfig, Progress};
+use corten_container::{
+    AuthConfig, Error, Image, ImageFsInfo, ImageSpec, Images, PodSandboxConfig, Progress,
+};
 use corten_reconcile::EventKind;
 use parking_lot::Mutex;
 
@@ -61,6 +63,11 @@ impl ImageManager {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
         let state = State { waits, failures: std::collections::HashMap::new() };
         ImageManager { images, clock, state: Mutex::new(state) }
+    }
+
+    /// How full the disks are that images and containers are on.
+    pub(crate) async fn fs_info(&self) -> Result<ImageFsInfo, Error> {
+        self.images.image_fs_info().await
     }
 
     /// Forgets a pod that is gone.

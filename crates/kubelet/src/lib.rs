@@ -7,6 +7,7 @@ mod actions;
 mod backoff;
 mod cgroups;
 mod config;
+pub mod configuration;
 mod credentials;
 mod downward;
 mod environment;
@@ -17,6 +18,8 @@ mod http;
 mod images;
 mod kill;
 mod machine;
+mod manifests;
+mod mirrors;
 mod names;
 mod node;
 mod observe;
@@ -24,9 +27,11 @@ mod observed;
 mod pod;
 mod pods;
 mod probes;
+mod relist;
 mod resources;
 pub mod server;
 mod start;
+mod stats;
 mod status;
 mod statuses;
 mod termination;
@@ -34,12 +39,13 @@ mod tokens;
 mod volumes;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_base::Clock;
 use corten_client::{Caches, Client, kinds};
-use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime};
+use corten_container::{DnsConfig, Images, PodSandboxFilter, Runtime, Version};
 use corten_reconcile::Recorder;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -50,12 +56,17 @@ use machine::Machine;
 use pods::Pods;
 
 pub use actions::{Actions, Kill, KillReason, Knowledge, NewSandbox, Probed, actions};
+pub use manifests::{ManifestUrl, Manifests};
+pub use node::NodeOptions;
 pub use observed::{Found, Observed, Sandbox};
 pub use pod::{Container, HostNamespace, Pod, RestartPolicy, Role, Source};
 pub use status::{Ended, Known, Readiness, Waiting, status};
 
+/// How long to wait for a runtime that does not answer before it is asked again.
+const RUNTIME_RETRY: Duration = Duration::from_secs(1);
+
 /// What a node has to be told.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     pub node_name: String,
     /// The node's addresses, the primary one first.
@@ -65,6 +76,13 @@ pub struct Options {
     pub log_dir: PathBuf,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: String,
+    /// Where pods come from that are not the API server's.
+    pub manifests: Manifests,
+    pub node: NodeOptions,
+    /// How the node itself resolves names: a file, or nothing if it is empty; the machine's own if not said.
+    pub resolver: Option<PathBuf>,
+    /// How the kubelet was configured, as it is served; `None` if it was not.
+    pub configuration: Option<corten_api::Value>,
 }
 
 /// What a node works with.
@@ -88,11 +106,11 @@ pub async fn run_and_serve(
     options: Options,
     api: Option<server::Bound>,
 ) -> Result<(), corten_container::Error> {
-    let version = parts.runtime.version().await?;
+    let version = answered(parts.runtime.as_ref(), &parts.clock).await;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
     let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
-    let root = options.root_dir.clone();
+    let (root, manifests) = (options.root_dir.clone(), options.manifests);
     let machine = Arc::new(Machine {
         images: images::ImageManager::new(parts.images, parts.clock.clone()),
         volumes: volumes::Volumes::new(root.clone(), options.cluster_domain.clone()),
@@ -102,12 +120,13 @@ pub async fn run_and_serve(
             resolver: Resolver {
                 cluster_servers: options.cluster_dns,
                 cluster_domain: options.cluster_domain,
-                node: node_resolver(),
+                node: node_resolver(options.resolver.as_deref().unwrap_or(Path::new("/etc/resolv.conf"))),
             },
             memory: node::memory(),
             seccomp_root: root.join("seccomp").display().to_string(),
         },
         runtime: parts.runtime,
+        stats: stats::Stats::new(parts.clock.now()),
         client: parts.client,
         caches,
         recorder: parts.recorder,
@@ -117,8 +136,11 @@ pub async fn run_and_serve(
         probes: probes::Probes::default(),
         pods: Pods::default(),
         news: Notify::new(),
+        bound_pods: bound,
         own_node,
         cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
+        node: options.node,
+        configuration: options.configuration,
         host_ips: options.addresses,
         api_port: api.as_ref().map_or(0, server::Bound::port),
         runtime_name: version.runtime_name,
@@ -127,6 +149,10 @@ pub async fn run_and_serve(
     machine.caches.of(&kinds::SERVICES);
     let (network, told) = (machine.clone(), Mutex::new(String::new()));
     machine.caches.of(&machine.own_node).subscribe(move |change| {
+        if change.old.is_none() {
+            // Pods that are shown as this node's can be shown now.
+            network.pods.wake_all();
+        }
         let cidrs = change.new.as_ref().map(|node| pod_cidrs(&node.tree())).unwrap_or_default();
         if cidrs.is_empty() || std::mem::replace(&mut *told.lock(), cidrs.clone()) == cidrs {
             return;
@@ -140,30 +166,67 @@ pub async fn run_and_serve(
             machine.pods.wake_all();
         });
     });
-    let wanted = machine.caches.of(&bound);
-    let taking = machine.clone();
-    wanted.subscribe(move |change| {
-        // Another of the same name may have come in its place.
-        if let Some(old) =
-            change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid))
-        {
-            taking.pods.drop_wish(&old.uid);
-        }
-        if let Some(pod) = &change.new {
-            Pods::want(&taking, Pod::new(pod.tree(), Source::Api));
-        }
-    });
-    wanted.synced().await;
-    clean_up(&machine).await?;
+    let following = manifests::Following::start(&machine, &manifests);
+    follow_bound(&machine);
     let mut events = machine.runtime.events();
-    let beating = tokio::spawn(node::beat(machine.clone()));
-    let _ends_with_this = AbortOnDrop(beating);
+    let mut working = vec![
+        AbortOnDrop(tokio::spawn(node::beat(machine.clone()))),
+        AbortOnDrop(tokio::spawn(settle(machine.clone(), following))),
+    ];
+    if !machine.runtime.tells_events() {
+        working.push(AbortOnDrop(tokio::spawn(relist::run(machine.clone()))));
+    }
     loop {
         match events.recv().await {
             Ok(event) => machine.pods.told(&event),
             Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => machine.pods.wake_all(),
             Err(tokio::sync::broadcast::error::RecvError::Closed) => return Ok(()),
         }
+    }
+}
+
+/// Takes in the pods that the API server binds to this node, and what becomes of mirrors.
+fn follow_bound(machine: &Arc<Machine>) {
+    let taking = machine.clone();
+    machine.caches.of(&machine.bound_pods).subscribe(move |change| {
+        // Another of the same name may have come in its place.
+        let old = change.old.as_ref().filter(|old| change.new.as_ref().is_none_or(|new| new.uid != old.uid));
+        if let Some(old) = old {
+            taking.pods.drop_wish(&old.uid);
+            taking.pods.wake_static(&old.key);
+        }
+        let Some(new) = &change.new else { return };
+        let tree = new.tree();
+        if mirrors::is_mirror(&tree) {
+            taking.pods.wake_static(&new.key);
+        } else {
+            Pods::want(&taking, Pod::new(tree, Source::Api));
+        }
+    });
+}
+
+/// Once it is known what everybody wants, what nobody wants goes.
+async fn settle(machine: Arc<Machine>, following: manifests::Following) {
+    machine.caches.of(&machine.bound_pods).synced().await;
+    following.heard().await;
+    while let Err(error) = clean_up(&machine).await {
+        tracing::warn!(%error, "what nobody wants any more could not be removed");
+        machine.clock.sleep(RUNTIME_RETRY).await;
+    }
+    mirrors::remove_orphans(&machine).await;
+    // The sources end with this.
+    std::future::pending::<()>().await;
+    drop(following);
+}
+
+/// What the runtime says of itself, as soon as it says anything.
+async fn answered(runtime: &dyn Runtime, clock: &Clock) -> Version {
+    loop {
+        match runtime.version().await {
+            Ok(version) => return version,
+            Err(error) => tracing::warn!(%error, "the container runtime does not answer"),
+        }
+        clock.sleep(RUNTIME_RETRY).await;
     }
 }
 
@@ -200,8 +263,8 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
 }
 
 /// How the node itself resolves names.
-fn node_resolver() -> DnsConfig {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+fn node_resolver(file: &Path) -> DnsConfig {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut config = DnsConfig::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use corten_api::Value;
 use corten_base::Clock;
 use corten_client::{Caches, Client, Kind};
 use corten_container::Runtime;
@@ -12,9 +13,11 @@ use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
 use crate::events::Teller;
 use crate::images::ImageManager;
+use crate::node::NodeOptions;
 use crate::pod::Pod;
 use crate::pods::Pods;
 use crate::probes::Probes;
+use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
@@ -33,10 +36,16 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) stats: Stats,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
+    /// The pods that the API server has bound to this node.
+    pub(crate) bound_pods: Kind,
     /// The node's own object, the only one it may see.
     pub(crate) own_node: Kind,
+    pub(crate) node: NodeOptions,
+    /// How the kubelet was configured, as it is served; `None` if it was not.
+    pub(crate) configuration: Option<Value>,
     /// The node's addresses, the primary one first.
     pub(crate) host_ips: Vec<String>,
     /// Where the kubelet's API is; 0 if it has none.
@@ -55,6 +64,7 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.probes.forget(uid);
         self.pods.forget(uid);
     }
 }

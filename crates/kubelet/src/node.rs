@@ -11,14 +11,41 @@ use jiff::Timestamp;
 
 use crate::machine::Machine;
 
-/// How often the lease is renewed, and how long it lasts.
-const BEAT: Duration = Duration::from_secs(10);
-const LEASE_SECONDS: i64 = 40;
-/// After so many beats the node reports although nothing changed: five minutes.
-const BEATS_PER_REPORT: u64 = 30;
 const LEASES: &str = "kube-node-lease";
-const MAX_PODS: &str = "110";
 const VERSION: &str = "v1.37.0";
+
+/// What a node says of itself, and how often.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// Whether it makes its own object; somebody else does otherwise.
+    pub register: bool,
+    /// What it is labelled and tainted with when it is registered.
+    pub labels: Vec<(String, String)>,
+    pub taints: Vec<Value>,
+    pub provider_id: String,
+    pub max_pods: i64,
+    /// How long its lease lasts.
+    pub lease: Duration,
+    /// How often it looks at itself, and how often it reports although nothing changed.
+    pub update: Duration,
+    pub report: Duration,
+}
+
+impl Default for NodeOptions {
+    /// As upstream's kubelet does it unless told otherwise.
+    fn default() -> NodeOptions {
+        NodeOptions {
+            register: true,
+            labels: Vec::new(),
+            taints: Vec::new(),
+            provider_id: String::new(),
+            max_pods: 110,
+            lease: Duration::from_secs(40),
+            update: Duration::from_secs(10),
+            report: Duration::from_secs(300),
+        }
+    }
+}
 
 /// Registers the node, then renews its lease and reports, for good.
 pub(crate) async fn beat(machine: Arc<Machine>) {
@@ -28,14 +55,19 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
         clock.sleep(Duration::from_secs(1)).await;
     }
     let mut last = Value::Null;
-    for beat in 1u64.. {
-        let _ = clock.timeout(BEAT, machine.news.notified()).await;
+    let mut reported = clock.now();
+    // A lease is renewed four times before it is over.
+    let beat = machine.node.update.min(machine.node.lease / 4);
+    loop {
+        let _ = clock.timeout(beat, machine.news.notified()).await;
         let result = async {
             renew(&machine).await?;
             let conditions = conditions(&machine).await;
-            if beat.is_multiple_of(BEATS_PER_REPORT) || conditions != last {
+            let due = clock.now() >= reported + machine.node.report;
+            if due || conditions != last {
                 report(&machine).await?;
                 last = conditions;
+                reported = clock.now();
             }
             Ok::<(), Error>(())
         };
@@ -51,18 +83,16 @@ fn key(machine: &Machine) -> Key {
 
 async fn register(machine: &Machine) -> Result<(), Error> {
     let name = &machine.config.node_name;
-    let mut node = kinds::NODES.new_object("", name);
-    let arch = architecture();
-    node.set(
-        &["metadata", "labels"],
-        value!({
-            "kubernetes.io/hostname": (name.as_str()), "kubernetes.io/os": "linux", "kubernetes.io/arch": (arch),
-            "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": (arch),
-        }),
-    );
-    node.set(&["status"], status(machine, &Value::Null).await);
-    let node = match machine.client.create(&kinds::NODES, &node).await {
-        Err(error) if error.already_exists() => machine.client.get(&kinds::NODES, &key(machine)).await?,
+    let node = match machine.node.register {
+        true => machine.client.create(&kinds::NODES, &object(machine).await).await,
+        false => machine.client.get(&kinds::NODES, &key(machine)).await,
+    };
+    let node = match node {
+        Err(error) if error.already_exists() => {
+            // What others said of it stays; what follows from the machine is said again.
+            let patch = Patch::Merge(value!({"metadata": {"labels": (own_labels(name))}}));
+            machine.client.patch(&kinds::NODES, &key(machine), &patch, "").await?
+        }
         node => node?,
     };
     report(machine).await?;
@@ -72,14 +102,42 @@ async fn register(machine: &Machine) -> Result<(), Error> {
         value!([{"apiVersion": "v1", "kind": "Node", "name": (name.as_str()), "uid": (meta::uid(&node))}]),
     );
     let now = time::format_micro(machine.clock.now());
+    let lease_seconds = i64::try_from(machine.node.lease.as_secs()).unwrap_or(i64::MAX);
     lease.set(
         &["spec"],
-        value!({"holderIdentity": (name.as_str()), "leaseDurationSeconds": (LEASE_SECONDS), "renewTime": (now)}),
+        value!({"holderIdentity": (name.as_str()), "leaseDurationSeconds": (lease_seconds), "renewTime": (now)}),
     );
     match machine.client.create(&kinds::LEASES, &lease).await {
         Err(error) if error.already_exists() => renew(machine).await,
         result => result.map(drop),
     }
+}
+
+/// What every node says of its machine.
+fn own_labels(name: &str) -> Value {
+    let arch = architecture();
+    value!({
+        "kubernetes.io/hostname": (name), "kubernetes.io/os": "linux", "kubernetes.io/arch": (arch),
+        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": (arch),
+    })
+}
+
+/// A node that is new.
+async fn object(machine: &Machine) -> Value {
+    let name = &machine.config.node_name;
+    let mut node = kinds::NODES.new_object("", name);
+    node.set(&["metadata", "labels"], own_labels(name));
+    for (key, value) in &machine.node.labels {
+        node.set(&["metadata", "labels", key], value.as_str());
+    }
+    if !machine.node.taints.is_empty() {
+        node.set(&["spec", "taints"], machine.node.taints.clone());
+    }
+    if !machine.node.provider_id.is_empty() {
+        node.set(&["spec", "providerID"], machine.node.provider_id.as_str());
+    }
+    node.set(&["status"], status(machine, &Value::Null).await);
+    node
 }
 
 async fn renew(machine: &Machine) -> Result<(), Error> {
@@ -97,7 +155,7 @@ async fn report(machine: &Machine) -> Result<(), Error> {
 
 async fn status(machine: &Machine, node: &Value) -> Value {
     let capacity = value!({
-        "cpu": (cpus().to_string()), "memory": (format!("{}Ki", machine.config.memory / 1024)), "pods": (MAX_PODS),
+        "cpu": (cpus().to_string()), "memory": (format!("{}Ki", machine.config.memory / 1024)), "pods": (machine.node.max_pods.to_string()),
         "ephemeral-storage": (format!("{}Ki", disk_kilobytes())),
     });
     let version = machine.runtime.version().await.unwrap_or_default();

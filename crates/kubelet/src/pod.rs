@@ -150,6 +150,14 @@ impl Pod {
         Pod(Arc::new(Inner { key: Key::of(&tree), uid: meta::uid(&tree).into(), source, containers, tree }))
     }
 
+    /// The same with another status.
+    #[must_use]
+    pub fn with_status(&self, status: Value) -> Pod {
+        let mut tree = self.tree().clone();
+        tree.set(&["status"], status);
+        Pod::new(tree, self.source())
+    }
+
     pub fn tree(&self) -> &Value {
         &self.0.tree
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use corten_client::Key;
 use corten_container::ContainerEvent;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -28,7 +29,11 @@ impl Pods {
     pub(crate) fn want(machine: &Arc<Machine>, pod: Pod) {
         let mut state = machine.pods.0.lock();
         if let Some(orders) = state.workers.get(pod.uid()) {
-            *orders.pod.lock() = pod;
+            match orders.unwanted.load(Ordering::Acquire) {
+                // It is on its way out and has to end before it can begin again.
+                true => *orders.again.lock() = Some(pod),
+                false => *orders.pod.lock() = pod,
+            }
             orders.changed.notify_one();
             return;
         }
@@ -36,6 +41,7 @@ impl Pods {
         let orders = Arc::new(Orders {
             pod: Mutex::new(pod),
             unwanted: AtomicBool::new(false),
+            again: Mutex::default(),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());
@@ -46,8 +52,29 @@ impl Pods {
     pub(crate) fn drop_wish(&self, uid: &str) {
         if let Some(orders) = self.0.lock().workers.get(uid) {
             orders.unwanted.store(true, Ordering::Release);
+            *orders.again.lock() = None;
             orders.changed.notify_one();
         }
+    }
+
+    /// Whether a static pod has to wait for another of its name that is on its way out.
+    pub(crate) fn is_held_up(&self, pod: &Pod) -> bool {
+        let state = self.0.lock();
+        state.workers.iter().any(|(uid, orders)| {
+            uid != pod.uid()
+                && orders.unwanted.load(Ordering::Acquire)
+                && orders.pod.lock().key() == pod.key()
+        })
+    }
+
+    /// Something happened to what the API server shows of a static pod; whether there is one.
+    pub(crate) fn wake_static(&self, key: &Key) -> bool {
+        let state = self.0.lock();
+        let is_it = |orders: &&Arc<Orders>| {
+            let pod = orders.pod.lock();
+            pod.is_static() && pod.key() == key
+        };
+        state.workers.values().filter(is_it).inspect(|orders| orders.changed.notify_one()).count() > 0
     }
 
     /// Remembers which sandboxes are a pod's.
@@ -63,6 +90,13 @@ impl Pods {
         let state = self.0.lock();
         let uid = state.sandboxes.get(&event.pod_sandbox_id);
         if let Some(orders) = uid.and_then(|uid| state.workers.get(uid)) {
+            orders.changed.notify_one();
+        }
+    }
+
+    /// Something happened to what a pod has.
+    pub(crate) fn wake(&self, uid: &str) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
             orders.changed.notify_one();
         }
     }
@@ -91,7 +125,11 @@ impl Pods {
 
     pub(crate) fn forget(&self, uid: &str) {
         let mut state = self.0.lock();
-        state.workers.remove(uid);
+        let gone = state.workers.remove(uid);
         state.sandboxes.retain(|_, owner| owner != uid);
+        if let Some(pod) = gone.map(|orders| orders.pod.lock().clone()).filter(Pod::is_static) {
+            drop(state);
+            self.wake_static(pod.key());
+        }
     }
 }

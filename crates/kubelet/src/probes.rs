@@ -3,7 +3,7 @@
 //! One task for each probe of a running container; it ends with the container. What it finds out is told to the
 //! pod's worker when it changes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,21 @@ use crate::pod::{Container, Pod, Role};
 use crate::worker::Orders;
 
 #[derive(Default)]
-pub(crate) struct Probes(Mutex<HashMap<String, Followed>>);
+pub(crate) struct Probes {
+    followed: Mutex<HashMap<String, Followed>>,
+    counts: Mutex<BTreeMap<Asked, u64>>,
+}
+
+/// What is counted: a probe of a container, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Asked {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) pod_uid: String,
+    pub(crate) container: String,
+    pub(crate) probe: &'static str,
+    pub(crate) succeeded: bool,
+}
 
 #[derive(Default)]
 struct Followed {
@@ -72,7 +86,7 @@ impl Drop for Followed {
 
 impl Probes {
     pub(crate) fn of(&self, container_id: &str) -> Verdict {
-        self.0.lock().get(container_id).map(|followed| followed.known).unwrap_or_default()
+        self.followed.lock().get(container_id).map(|followed| followed.known).unwrap_or_default()
     }
 
     /// Probes the containers of a pod that run, and no others.
@@ -85,7 +99,7 @@ impl Probes {
     ) {
         let running: HashSet<&str> = observed.running().map(|status| status.id.as_str()).collect();
         let gone = observed.containers.iter().map(|found| found.status.id.as_str());
-        let mut state = self.0.lock();
+        let mut state = self.followed.lock();
         for id in gone.filter(|id| !running.contains(id)) {
             state.remove(id);
         }
@@ -100,9 +114,19 @@ impl Probes {
         }
     }
 
+    /// How often probes succeeded and failed.
+    pub(crate) fn counts(&self) -> Vec<(Asked, u64)> {
+        self.counts.lock().iter().map(|(asked, count)| (asked.clone(), *count)).collect()
+    }
+
+    /// Forgets a pod that is gone.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.counts.lock().retain(|asked, _| asked.pod_uid != uid);
+    }
+
     /// Takes in what a probe found; true if that is news.
     fn learn(&self, id: &str, change: impl FnOnce(&mut Verdict)) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.followed.lock();
         let Some(followed) = state.get_mut(id) else { return false };
         let before = followed.known;
         change(&mut followed.known);
@@ -168,7 +192,9 @@ impl Prober {
         let (mut successes, mut failures) = (0, 0);
         loop {
             if self.is_due() {
-                match self.ask(limit).await {
+                let answer = self.ask(limit).await;
+                self.count(answer.is_ok());
+                match answer {
                     Ok(()) => (successes, failures) = (successes + 1, 0),
                     Err(output) => {
                         (successes, failures) = (0, failures + 1);
@@ -183,6 +209,18 @@ impl Prober {
             }
             self.machine.clock.sleep(period).await;
         }
+    }
+
+    fn count(&self, succeeded: bool) {
+        let asked = Asked {
+            namespace: self.pod.namespace().to_owned(),
+            pod: self.pod.name().to_owned(),
+            pod_uid: self.pod.uid().to_owned(),
+            container: self.container.name.to_string(),
+            probe: self.kind.word(),
+            succeeded,
+        };
+        *self.machine.probes.counts.lock().entry(asked).or_default() += 1;
     }
 
     /// The others wait for the container to have started.

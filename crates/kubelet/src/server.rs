@@ -6,8 +6,11 @@ mod access;
 mod answer;
 mod listen;
 mod logs;
+mod metrics;
+mod plain;
 mod port_forward;
 mod query;
+mod redirect;
 mod routes;
 mod session;
 mod sessions;
@@ -17,6 +20,7 @@ mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_pki::IssuedCert;
 use rustls::server::danger::ClientCertVerifier;
@@ -31,8 +35,40 @@ pub struct Options {
     pub address: SocketAddr,
     /// What the node shows.
     pub certificate: IssuedCert,
-    /// Who signs the certificates of clients.
+    /// Who signs the certificates of clients; nobody's count if it is empty.
     pub client_ca_pem: String,
+    pub trust: Trust,
+    /// Where anybody may ask whether the kubelet works.
+    pub health: Option<SocketAddr>,
+    /// Where anybody may look, without showing who they are.
+    pub read_only: Option<SocketAddr>,
+}
+
+/// Who is believed, and who may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    /// Whether who shows nothing is `system:anonymous`, rather than nobody.
+    pub anonymous: bool,
+    /// Whether the API server is asked about tokens, and how long its answer counts.
+    pub tokens: Option<Duration>,
+    /// Whether the API server is asked who may; everybody may otherwise.
+    pub reviews: bool,
+    /// How long its consent counts, and its refusal.
+    pub consent: Duration,
+    pub refusal: Duration,
+}
+
+impl Default for Trust {
+    /// As upstream's kubelet does it unless told otherwise.
+    fn default() -> Trust {
+        Trust {
+            anonymous: false,
+            tokens: Some(Duration::from_secs(120)),
+            reviews: true,
+            consent: Duration::from_secs(300),
+            refusal: Duration::from_secs(30),
+        }
+    }
 }
 
 /// Why the API cannot be served.
@@ -56,7 +92,10 @@ pub enum Error {
 pub struct Bound {
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    clients: Arc<dyn ClientCertVerifier>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    trust: Trust,
+    health: Option<TcpListener>,
+    read_only: Option<TcpListener>,
     port: u16,
 }
 
@@ -67,7 +106,15 @@ pub async fn bind(options: &Options) -> Result<Bound, Error> {
     let failed = |source| Error::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
-    Ok(Bound { listener, acceptor: TlsAcceptor::from(Arc::new(config)), clients, port })
+    Ok(Bound {
+        listener,
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        clients,
+        trust: options.trust.clone(),
+        health: plain::bind(options.health).await,
+        read_only: plain::bind(options.read_only).await,
+        port,
+    })
 }
 
 impl Bound {
@@ -77,9 +124,13 @@ impl Bound {
 
     /// Answers, for as long as it is not dropped.
     pub(crate) async fn serve(self, machine: Arc<Machine>) {
-        let access = access::Access::new(&machine, self.clients);
+        let access = access::Access::new(&machine, self.clients, self.trust);
         let server = Arc::new(Server { access, machine });
-        listen::serve(server, self.listener, self.acceptor).await;
+        tokio::join!(
+            listen::serve(server.clone(), self.listener, self.acceptor),
+            plain::serve(server.clone(), self.health, plain::Offer::Health),
+            plain::serve(server, self.read_only, plain::Offer::ReadOnly),
+        );
     }
 }
 

@@ -3,52 +3,78 @@
 use std::collections::HashMap;
 
 use corten_api::{Value, value};
-use corten_client::{DeleteOptions, Error, Patch, kinds};
+use corten_client::{Error, Patch, kinds};
 use parking_lot::Mutex;
 
 use crate::machine::Machine;
+use crate::mirrors::{self, remove};
 use crate::pod::Pod;
 
 /// What was told last, by the pods' uids.
 #[derive(Default)]
-pub(crate) struct Statuses(Mutex<HashMap<String, Value>>);
+pub(crate) struct Statuses(Mutex<HashMap<String, Told>>);
+
+struct Told {
+    /// The uid of whom it was told of: the pod, or its mirror; empty as long as there is none.
+    of: String,
+    status: Value,
+}
 
 impl Statuses {
     /// Tells a pod's status, unless that was the last thing told. Static pods are told of by their mirrors.
     pub(crate) async fn tell(&self, machine: &Machine, pod: &Pod, status: &Value) -> Result<(), Error> {
-        if pod.is_static() || self.0.lock().get(pod.uid()) == Some(status) {
+        let of = match pod.is_static() {
+            true => mirrors::of(machine, pod).map(|mirror| mirror.uid.to_string()).unwrap_or_default(),
+            false => pod.uid().to_owned(),
+        };
+        if self.0.lock().get(pod.uid()).is_some_and(|told| told.of == of && told.status == *status) {
             return Ok(());
         }
-        let patch = Patch::Strategic(value!({
-            "metadata": {"uid": (pod.uid())}, "status": (status.clone()),
-        }));
-        match machine.client.patch(&kinds::PODS, pod.key(), &patch, "status").await {
-            Ok(_) => {
-                self.0.lock().insert(pod.uid().to_owned(), status.clone());
-                Ok(())
+        let told = match of.as_str() {
+            "" => Ok(()),
+            uid => patch(machine, pod, uid, status).await,
+        };
+        let of = match told {
+            Ok(()) => of,
+            // What the node runs by itself it runs without an API server, too.
+            Err(error) if pod.is_static() => {
+                tracing::debug!(pod = %pod.key(), %error, "a mirror pod's status could not be told");
+                String::new()
             }
-            // Somebody deleted it, or another of its name is there: nobody to tell.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        self.0.lock().insert(pod.uid().to_owned(), Told { of, status: status.clone() });
+        Ok(())
     }
 
     /// Lets a pod go that has ended and was to be deleted.
     pub(crate) async fn release(&self, machine: &Machine, pod: &Pod) -> Result<(), Error> {
-        let options =
-            DeleteOptions { grace_seconds: Some(0), uid: Some(pod.uid().into()), ..DeleteOptions::default() };
-        match machine.client.delete(&kinds::PODS, pod.key(), &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(()),
+        if !pod.is_static() {
+            return remove(machine, pod.key(), pod.uid()).await;
         }
+        if let Some(mirror) = mirrors::of(machine, pod)
+            && let Err(error) = remove(machine, pod.key(), &mirror.uid).await
+        {
+            tracing::debug!(pod = %pod.key(), %error, "a mirror pod could not be deleted");
+        }
+        Ok(())
     }
 
     /// What was told of a pod last.
     pub(crate) fn last(&self, uid: &str) -> Option<Value> {
-        self.0.lock().get(uid).cloned()
+        self.0.lock().get(uid).map(|told| told.status.clone())
     }
 
     pub(crate) fn forget(&self, uid: &str) {
         self.0.lock().remove(uid);
+    }
+}
+
+async fn patch(machine: &Machine, pod: &Pod, uid: &str, status: &Value) -> Result<(), Error> {
+    let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status.clone())}));
+    match machine.client.patch(&kinds::PODS, pod.key(), &patch, "status").await {
+        // Somebody deleted it, or another of its name is there: nobody to tell.
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
     }
 }

@@ -69,6 +69,23 @@ impl Volumes {
         self.of_pod(pod.uid()).join("volumes").join(format!("kubernetes.io~{plugin}")).join(name)
     }
 
+    /// Where the files of all pods are.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of a pod's volume, if it has one of its own.
+    pub(crate) fn find(&self, pod: &Pod, name: &str) -> Option<PathBuf> {
+        let plugins =
+            std::fs::read_dir(self.of_pod(pod.uid()).join("volumes")).into_iter().flatten().flatten();
+        plugins.map(|plugin| plugin.path().join(name)).find(|path| path.is_dir())
+    }
+
+    /// The folder that a claim stands for, if it is here.
+    pub(crate) async fn claimed(&self, machine: &Machine, pod: &Pod, claim: &str) -> Option<PathBuf> {
+        claims::path(machine, pod, claim).await.ok()
+    }
+
     /// Makes every volume of a pod be there and up to date. An error names the first that cannot be.
     pub(crate) async fn mount(&self, machine: &Machine, pod: &Pod) -> Result<Mounted, String> {
         let mut mounted = Mounted::default();

@@ -18,10 +18,12 @@ use crate::backoff::Backoffs;
 use crate::config::sandbox_config;
 use crate::kill::{self, Ending};
 use crate::machine::Machine;
+use crate::mirrors;
 use crate::names;
 use crate::observe::observe;
 use crate::observed::{Observed, Sandbox};
 use crate::pod::{Container, HostNamespace, Pod};
+use crate::pods::Pods;
 use crate::start::{self, Surroundings};
 use crate::status::{self, Ended, Known, Readiness, Waiting};
 
@@ -37,6 +39,8 @@ pub(crate) struct Orders {
     pub(crate) pod: parking_lot::Mutex<Pod>,
     /// Nobody wants it any more.
     pub(crate) unwanted: AtomicBool,
+    /// Somebody wants it again, once it has ended.
+    pub(crate) again: parking_lot::Mutex<Option<Pod>>,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -94,8 +98,11 @@ impl Worker {
     }
 
     async fn look(&mut self) -> Result<Next, String> {
-        let pod = self.orders.pod.lock().clone();
         let machine = self.machine.clone();
+        let pod = self.wanted().await;
+        if pod.is_static() && machine.pods.is_held_up(&pod) {
+            return Ok(Next::After(RESYNC));
+        }
         let observed = observe(machine.runtime.as_ref(), pod.uid()).await.map_err(|e| e.to_string())?;
         machine.pods.runs_in(&pod, &observed);
         machine.probes.follow(&machine, &pod, &observed, &self.orders);
@@ -106,6 +113,23 @@ impl Worker {
             return self.end(&mut look).await;
         }
         self.bring_on(&mut look).await
+    }
+
+    /// The pod as it is to be. A static one is shown to the API server, and is as it was told last.
+    async fn wanted(&self) -> Pod {
+        let pod = self.orders.pod.lock().clone();
+        if !pod.is_static() {
+            return pod;
+        }
+        if !self.orders.is_unwanted()
+            && let Err(error) = mirrors::show(&self.machine, &pod).await
+        {
+            tracing::debug!(pod = %pod.key(), %error, "a static pod could not be mirrored");
+        }
+        let told =
+            || mirrors::of(&self.machine, &pod).and_then(|mirror| mirror.tree().get("status").cloned());
+        let status = self.machine.statuses.last(pod.uid()).or_else(told);
+        status.map_or_else(|| pod.clone(), |status| pod.with_status(status))
     }
 
     /// A pod may say how long it is to run at most.
@@ -139,6 +163,10 @@ impl Worker {
         remove_logs(&names::log_directory(&machine.config.log_root, &look.pod)).map_err(|e| e.to_string())?;
         machine.statuses.release(&machine, &look.pod).await.map_err(|e| e.to_string())?;
         machine.forget(look.pod.uid());
+        let again = self.orders.again.lock().take();
+        if let Some(pod) = again {
+            Pods::want(&machine, pod);
+        }
         Ok(Next::Gone)
     }
 

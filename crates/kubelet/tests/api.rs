@@ -88,6 +88,9 @@ impl Node {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             certificate: issue(&authority, "node", LeafUsage::Server, sans),
             client_ca_pem: authority.pem().to_owned(),
+            trust: server::Trust::default(),
+            health: None,
+            read_only: None,
         };
         let api = server::bind(&api).await.unwrap();
         let port = api.port();
@@ -112,6 +115,7 @@ impl Node {
             log_dir: directory.path().join("logs"),
             cluster_dns: Vec::new(),
             cluster_domain: "cluster.local".to_owned(),
+            ..Options::default()
         };
         let mut events = runtime.events();
         manager.spawn(async move { run_and_serve(parts, options, Some(api)).await.unwrap() });

@@ -10,6 +10,7 @@
 
 pub mod addresses;
 mod cidr;
+pub mod conntrack;
 mod error;
 mod host;
 pub mod namespace;

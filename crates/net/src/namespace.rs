@@ -26,6 +26,11 @@ impl Namespace {
         Ok(Namespace(File::open(path)?.into()))
     }
 
+    /// Another handle to the same.
+    pub fn duplicate(&self) -> io::Result<Namespace> {
+        self.0.try_clone().map(Namespace)
+    }
+
     /// Does something within the namespace and waits for it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {

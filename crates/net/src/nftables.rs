@@ -2,12 +2,18 @@
 //!
 //! Builders only: nothing here decides what is filtered or translated. Every number is big-endian on this wire.
 
+mod listing;
+mod rule;
+mod sets;
+
 use std::io;
-use std::net::IpAddr;
 
 use crate::Cidr;
 use crate::namespace::Namespace;
 use crate::netlink::{Attributes, Message, Socket, flag};
+
+pub use rule::{Field, Rule};
+pub use sets::{Element, Key, MapsTo, Set, Type, Verdict};
 
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
@@ -15,45 +21,33 @@ const BATCH_END: u16 = 0x11;
 const NEW_TABLE: u16 = 0;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
+const DELETE_CHAIN: u16 = 5;
 const NEW_RULE: u16 = 6;
+const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
+const DELETE_SET: u16 = 11;
 const NEW_ELEMENTS: u16 = 12;
+const DELETE_ELEMENTS: u16 = 14;
 
-/// IPv4 and IPv6 in one table.
-const FAMILY_INET: u8 = 1;
 const LIST_ELEMENT: u16 = 1;
-const SET_OF_INTERVALS: u32 = 4;
-const INTERVAL_END: u32 = 1;
-/// What sets of addresses are of, as the tool that lists them understands it.
-const TYPE_IPV4: u32 = 7;
-const TYPE_IPV6: u32 = 8;
-/// So many elements fit into one message with room to spare.
-const ELEMENTS_AT_ONCE: usize = 512;
 
-const VERDICT: u32 = 0;
-const FIRST: u32 = 1;
-const SECOND: u32 = 2;
-const EQUAL: u32 = 0;
-const DROP: i32 = 0;
-const JUMP: i32 = -3;
-const META_IN_NAME: u32 = 6;
-const META_OUT_NAME: u32 = 7;
-const META_FAMILY: u32 = 15;
-const META_PROTOCOL: u32 = 16;
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-const FIB_ADDRESS_TYPE: u32 = 3;
-const FIB_OF_DESTINATION: u32 = 2;
-const LOCAL: u32 = 2;
-const FULLY_RANDOM: u32 = 16;
-const FAMILY_IPV4: u8 = 2;
-const FAMILY_IPV6: u8 = 10;
+/// Whose packets a table sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Family {
+    /// IPv4 and IPv6 in one table.
+    Inet = 1,
+    Ipv4 = 2,
+    Ipv6 = 10,
+}
 
 /// Where the kernel calls a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Hook {
     Prerouting = 0,
+    Input = 1,
+    Forward = 2,
     Output = 3,
     Postrouting = 4,
 }
@@ -61,15 +55,26 @@ pub enum Hook {
 /// Everything that one transaction does to one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
+    family: Family,
     table: String,
     messages: Vec<Message>,
 }
 
 impl Transaction {
-    /// Makes the table anew: what follows is all that is in it.
+    /// Changes a table that is there.
+    pub fn changing(family: Family, table: &str) -> Transaction {
+        Transaction { family, table: table.to_owned(), messages: Vec::new() }
+    }
+
+    /// Makes a table of both families anew: what follows is all that is in it.
     pub fn replacing(table: &str) -> Transaction {
+        Transaction::replacing_in(Family::Inet, table)
+    }
+
+    /// Makes the table anew: what follows is all that is in it.
+    pub fn replacing_in(family: Family, table: &str) -> Transaction {
         let named = Attributes::new().text(1, table);
-        let mut transaction = Transaction { table: table.to_owned(), messages: Vec::new() };
+        let mut transaction = Transaction::changing(family, table);
         // A table that is not there cannot be deleted, so it is made first.
         transaction.push(NEW_TABLE, flag::CREATE, &named);
         transaction.push(DELETE_TABLE, 0, &named);
@@ -77,14 +82,28 @@ impl Transaction {
         transaction
     }
 
-    /// Leaves nothing of the table.
+    /// Leaves nothing of a table of both families.
     pub fn deleting(table: &str) -> Transaction {
-        let mut transaction = Transaction::replacing(table);
+        Transaction::deleting_in(Family::Inet, table)
+    }
+
+    /// Leaves nothing of the table.
+    pub fn deleting_in(family: Family, table: &str) -> Transaction {
+        let mut transaction = Transaction::replacing_in(family, table);
         transaction.messages.pop();
         transaction
     }
 
-    /// A chain that rules jump to.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// How many bytes it is.
+    pub fn size(&self) -> usize {
+        self.messages.iter().map(Message::len).sum()
+    }
+
+    /// A chain that rules jump to. One that is there stays as it is.
     pub fn chain(&mut self, name: &str) {
         let wanted = Attributes::new().text(1, &self.table).text(3, name);
         self.push(NEW_CHAIN, flag::CREATE, &wanted);
@@ -97,41 +116,80 @@ impl Transaction {
         self.push(NEW_CHAIN, flag::CREATE, &wanted);
     }
 
+    /// Leaves a chain without rules.
+    pub fn flush_chain(&mut self, name: &str) {
+        let wanted = Attributes::new().text(1, &self.table).text(2, name);
+        self.push(DELETE_RULE, 0, &wanted);
+    }
+
+    /// Deletes a chain that nobody jumps to.
+    pub fn delete_chain(&mut self, name: &str) {
+        let wanted = Attributes::new().text(1, &self.table).text(3, name);
+        self.push(DELETE_CHAIN, 0, &wanted);
+    }
+
+    /// A set or a map. `id` tells the sets of a transaction apart.
+    pub fn set(&mut self, id: u32, set: &Set<'_>) {
+        let wanted = set.attributes(&self.table).u32_be(10, id);
+        self.push(NEW_SET, flag::CREATE, &wanted);
+    }
+
+    /// Deletes a set that no rule looks at.
+    pub fn delete_set(&mut self, name: &str) {
+        let wanted = Attributes::new().text(1, &self.table).text(2, name);
+        self.push(DELETE_SET, 0, &wanted);
+    }
+
+    pub fn add_elements<'a>(&mut self, set: &str, elements: impl IntoIterator<Item = &'a Element>) {
+        self.elements(NEW_ELEMENTS, flag::CREATE, set, elements.into_iter().map(Element::attributes));
+    }
+
+    /// Deletes elements that are there: one that is not refuses all.
+    pub fn delete_elements<'a>(&mut self, set: &str, keys: impl IntoIterator<Item = &'a Key>) {
+        self.elements(DELETE_ELEMENTS, 0, set, keys.into_iter().map(Key::attributes));
+    }
+
     /// A set of networks of one family that do not overlap.
     pub fn networks(&mut self, id: u32, name: &str, ipv4: bool, networks: &[Cidr]) {
-        let (kind, length) = if ipv4 { (TYPE_IPV4, 4) } else { (TYPE_IPV6, 16) };
-        let wanted = Attributes::new()
-            .text(1, &self.table)
-            .text(2, name)
-            .u32_be(3, SET_OF_INTERVALS)
-            .u32_be(4, kind)
-            .u32_be(5, length)
-            .u32_be(10, id);
-        self.push(NEW_SET, flag::CREATE, &wanted);
-        for some in networks.chunks(ELEMENTS_AT_ONCE / 2) {
-            let elements = some.iter().copied().fold(Attributes::new(), interval);
-            let wanted = Attributes::new().text(1, &self.table).text(2, name).nested(3, &elements);
-            self.push(NEW_ELEMENTS, flag::CREATE, &wanted);
-        }
+        let key = if ipv4 { &[Type::Ipv4] } else { &[Type::Ipv6] };
+        self.set(id, &Set { name, key, maps_to: MapsTo::Nothing, intervals: true, timeout: None });
+        let ends = networks.iter().flat_map(|network| sets::interval(*network));
+        self.elements(NEW_ELEMENTS, flag::CREATE, name, ends);
     }
 
     pub fn rule(&mut self, chain: &str, rule: &Rule) {
-        let wanted = Attributes::new().text(1, &self.table).text(2, chain).nested(4, &rule.0);
+        let wanted = Attributes::new().text(1, &self.table).text(2, chain).nested(4, rule.expressions());
         self.push(NEW_RULE, flag::CREATE | flag::APPEND, &wanted);
     }
 
     /// Carries it out.
     pub fn commit(&self, nftables: &mut Nftables) -> io::Result<()> {
         let frame = |kind| Message::new(kind, 0, &[0, 0, 0, SUBSYSTEM as u8], &Attributes::new());
-        let mut messages = vec![frame(BATCH_BEGIN)];
-        messages.extend(self.messages.iter().cloned());
-        messages.push(frame(BATCH_END));
-        nftables.0.transact(&messages)
+        nftables.0.transact(&frame(BATCH_BEGIN), &self.messages, &frame(BATCH_END))
+    }
+
+    /// As many messages as elements need: an attribute, so also a list of elements, has a largest size.
+    fn elements(&mut self, kind: u16, flags: u16, set: &str, elements: impl Iterator<Item = Attributes>) {
+        let mut list = Attributes::new();
+        let mut push = |list: &Attributes| {
+            let wanted = Attributes::new().text(1, &self.table).text(2, set).nested(3, list);
+            self.push(kind, flags, &wanted);
+        };
+        for element in elements {
+            list = list.nested(LIST_ELEMENT, &element);
+            if list.len() > sets::LONG_LIST {
+                push(&list);
+                list = Attributes::new();
+            }
+        }
+        if list.len() > 0 {
+            push(&list);
+        }
     }
 
     fn push(&mut self, kind: u16, flags: u16, attributes: &Attributes) {
         let kind = SUBSYSTEM << 8 | kind;
-        self.messages.push(Message::new(kind, flags, &[FAMILY_INET, 0, 0, 0], attributes));
+        self.messages.push(Message::new(kind, flags, &[self.family as u8, 0, 0, 0], attributes));
     }
 }
 
@@ -142,195 +200,5 @@ pub struct Nftables(Socket);
 impl Nftables {
     pub fn open(namespace: &Namespace) -> io::Result<Nftables> {
         namespace.run(Socket::netfilter).map(Nftables)
-    }
-}
-
-/// An interval is where it begins and where the next thing begins, if anything follows.
-fn interval(elements: Attributes, network: Cidr) -> Attributes {
-    let value = |address| Attributes::new().nested(1, &Attributes::new().address(1, address));
-    let elements = elements.nested(LIST_ELEMENT, &value(network.network().address()));
-    let after = match network.last() {
-        IpAddr::V4(last) => last.to_bits().checked_add(1).map(|next| IpAddr::V4(next.into())),
-        IpAddr::V6(last) => last.to_bits().checked_add(1).map(|next| IpAddr::V6(next.into())),
-    };
-    match after {
-        Some(after) => elements.nested(LIST_ELEMENT, &value(after).u32_be(3, INTERVAL_END)),
-        None => elements,
-    }
-}
-
-/// Conditions, and then what is done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule(Attributes);
-
-impl Rule {
-    pub fn new() -> Rule {
-        Rule::default()
-    }
-
-    /// Of the family that an address is of.
-    pub fn family_of(self, address: IpAddr) -> Rule {
-        let family = if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 };
-        self.meta(META_FAMILY).equals(&[family])
-    }
-
-    pub fn came_through(self, link: &str) -> Rule {
-        self.meta(META_IN_NAME).equals(&link_name(link))
-    }
-
-    pub fn leaves_through(self, link: &str) -> Rule {
-        self.meta(META_OUT_NAME).equals(&link_name(link))
-    }
-
-    /// By the number that IP has for it.
-    pub fn protocol(self, number: u8) -> Rule {
-        self.meta(META_PROTOCOL).equals(&[number])
-    }
-
-    pub fn to_port(self, port: u16) -> Rule {
-        self.payload(TRANSPORT_HEADER, 2, 2).equals(&port.to_be_bytes())
-    }
-
-    pub fn from_network(self, network: Cidr) -> Rule {
-        let (offset, length) = source_field(network.is_ipv4());
-        self.family_of(network.address()).within(offset, length, network)
-    }
-
-    pub fn to_network(self, network: Cidr) -> Rule {
-        let (offset, length) = destination_field(network.is_ipv4());
-        self.family_of(network.address()).within(offset, length, network)
-    }
-
-    pub fn from_set(self, ipv4: bool, set: &str) -> Rule {
-        let (offset, length) = source_field(ipv4);
-        self.payload(NETWORK_HEADER, offset, length).looked_up(set, false)
-    }
-
-    pub fn not_to_set(self, ipv4: bool, set: &str) -> Rule {
-        let (offset, length) = destination_field(ipv4);
-        self.payload(NETWORK_HEADER, offset, length).looked_up(set, true)
-    }
-
-    /// To an address of this machine.
-    pub fn to_local(self) -> Rule {
-        let asked =
-            Attributes::new().u32_be(1, FIRST).u32_be(2, FIB_ADDRESS_TYPE).u32_be(3, FIB_OF_DESTINATION);
-        // Unlike everything else, the answer is a number in the machine's own order.
-        self.expression("fib", &asked).equals(&LOCAL.to_ne_bytes())
-    }
-
-    pub fn drop(self) -> Rule {
-        self.verdict(&Attributes::new().u32_be(1, DROP as u32))
-    }
-
-    pub fn jump(self, chain: &str) -> Rule {
-        self.verdict(&Attributes::new().u32_be(1, JUMP as u32).text(2, chain))
-    }
-
-    /// Sends it from the address of the link it leaves through.
-    pub fn masquerade(self) -> Rule {
-        self.expression("masq", &Attributes::new().u32_be(1, FULLY_RANDOM))
-    }
-
-    /// Sends it to another address and port.
-    pub fn redirect(self, address: IpAddr, port: u16) -> Rule {
-        let family = if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 };
-        let to = Attributes::new()
-            .u32_be(1, 1)
-            .u32_be(2, family.into())
-            .u32_be(3, FIRST)
-            .u32_be(4, FIRST)
-            .u32_be(5, SECOND)
-            .u32_be(6, SECOND);
-        let address = Attributes::new().address(1, address);
-        let port = Attributes::new().u16_be(1, port);
-        self.immediate(FIRST, &address).immediate(SECOND, &port).expression("nat", &to)
-    }
-
-    fn within(self, offset: u32, length: u32, network: Cidr) -> Rule {
-        let width = length as usize;
-        let mask: Vec<u8> = (0..width).map(|byte| prefix_byte(network.prefix(), byte)).collect();
-        let (mask, none) = (Attributes::new().bytes(1, &mask), Attributes::new().bytes(1, &vec![0; width]));
-        let masked = Attributes::new()
-            .u32_be(1, FIRST)
-            .u32_be(2, FIRST)
-            .u32_be(3, length)
-            .nested(4, &mask)
-            .nested(5, &none);
-        let address = Attributes::new().address(1, network.network().address());
-        self.payload(NETWORK_HEADER, offset, length).expression("bitwise", &masked).compare(&address)
-    }
-
-    fn meta(self, key: u32) -> Rule {
-        self.expression("meta", &Attributes::new().u32_be(1, FIRST).u32_be(2, key))
-    }
-
-    fn payload(self, base: u32, offset: u32, length: u32) -> Rule {
-        let read = Attributes::new().u32_be(1, FIRST).u32_be(2, base).u32_be(3, offset).u32_be(4, length);
-        self.expression("payload", &read)
-    }
-
-    fn looked_up(self, set: &str, inverted: bool) -> Rule {
-        let asked = Attributes::new().text(1, set).u32_be(2, FIRST).u32_be(5, inverted.into());
-        self.expression("lookup", &asked)
-    }
-
-    fn equals(self, value: &[u8]) -> Rule {
-        self.compare(&Attributes::new().bytes(1, value))
-    }
-
-    fn compare(self, value: &Attributes) -> Rule {
-        self.expression("cmp", &Attributes::new().u32_be(1, FIRST).u32_be(2, EQUAL).nested(3, value))
-    }
-
-    fn verdict(self, verdict: &Attributes) -> Rule {
-        self.immediate(VERDICT, &Attributes::new().nested(2, verdict))
-    }
-
-    fn immediate(self, register: u32, value: &Attributes) -> Rule {
-        self.expression("immediate", &Attributes::new().u32_be(1, register).nested(2, value))
-    }
-
-    fn expression(self, name: &str, data: &Attributes) -> Rule {
-        Rule(self.0.nested(LIST_ELEMENT, &Attributes::new().text(1, name).nested(2, data)))
-    }
-}
-
-/// Where the source address is, and how long it is.
-fn source_field(ipv4: bool) -> (u32, u32) {
-    if ipv4 { (12, 4) } else { (8, 16) }
-}
-
-fn destination_field(ipv4: bool) -> (u32, u32) {
-    if ipv4 { (16, 4) } else { (24, 16) }
-}
-
-/// One byte of the mask for a prefix.
-fn prefix_byte(prefix: u8, byte: usize) -> u8 {
-    let bits = usize::from(prefix).saturating_sub(byte * 8).min(8);
-    !(0xff_u16 >> bits) as u8
-}
-
-/// As the kernel compares it: in full length.
-fn link_name(name: &str) -> [u8; 16] {
-    let mut padded = [0; 16];
-    for (to, from) in padded.iter_mut().zip(name.bytes().take(15)) {
-        *to = from;
-    }
-    padded
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefixes_are_masks() {
-        let mask = |prefix| [0, 1, 2, 3].map(|byte| prefix_byte(prefix, byte));
-        assert_eq!(mask(0), [0, 0, 0, 0]);
-        assert_eq!(mask(4), [0xf0, 0, 0, 0]);
-        assert_eq!(mask(24), [255, 255, 255, 0]);
-        assert_eq!(mask(25), [255, 255, 255, 128]);
-        assert_eq!(mask(32), [255; 4]);
     }
 }

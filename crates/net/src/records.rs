@@ -33,7 +33,7 @@ pub struct HostPort {
     pub pod_port: u16,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     #[serde(rename = "TCP")]
     Tcp,
@@ -45,7 +45,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// The number that IP has for it.
-    pub(crate) fn number(self) -> u8 {
+    pub fn number(self) -> u8 {
         match self {
             Protocol::Tcp => 6,
             Protocol::Udp => 17,

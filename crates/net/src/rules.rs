@@ -97,7 +97,7 @@ fn masquerade(table: &mut Transaction, model: &Model) {
 }
 
 /// In order and without those that lie within others, as a set wants them.
-fn merged(mut networks: Vec<Cidr>) -> Vec<Cidr> {
+pub fn merged(mut networks: Vec<Cidr>) -> Vec<Cidr> {
     networks.iter_mut().for_each(|network| *network = network.network());
     networks.sort_unstable();
     let mut kept: Vec<Cidr> = Vec::with_capacity(networks.len());

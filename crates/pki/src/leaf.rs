@@ -4,7 +4,7 @@
 //! authority in use and has a month left. Otherwise it is issued again, with a new key; the key is written
 //! first, so an interrupted write leaves a pair that does not match and is issued again at the next start.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -59,9 +59,15 @@ pub struct IssuedCert {
 impl IssuedCert {
     /// A certificate that nobody vouches for, for a server nobody has to recognize.
     pub fn self_signed(common_name: &str, now: SystemTime) -> Result<IssuedCert> {
+        let own = Sans::default().with_host("localhost")?.with_address(Ipv4Addr::LOCALHOST.into());
+        IssuedCert::self_signed_for(common_name, &own, now)
+    }
+
+    /// The same for a server of these names.
+    pub fn self_signed_for(common_name: &str, sans: &Sans, now: SystemTime) -> Result<IssuedCert> {
         let key = authority::generate_key()?;
-        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
-            .map_err(Error::crypto("name a certificate"))?;
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = alternative_names(sans)?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -69,6 +75,13 @@ impl IssuedCert {
         params.not_after = date(now + LIFETIME)?;
         let cert = params.self_signed(&key).map_err(Error::crypto("sign a certificate"))?;
         Ok(IssuedCert { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// Writes both; only their owner can read the key.
+    pub fn write(&self, cert_path: &Path, key_path: &Path) -> Result<()> {
+        files::private_directory(key_path.parent().unwrap_or(Path::new(".")))?;
+        files::write(key_path, &self.key_pem, Access::Owner)?;
+        files::write(cert_path, &self.cert_pem, Access::Everyone)
     }
 
     /// The certificates of `cert_pem`, leaf first, for rustls.

@@ -34,6 +34,7 @@ mod discovery;
 mod events;
 mod flowcontrol;
 mod lifecycle;
+mod metrics;
 mod networking;
 mod node;
 mod policy;
@@ -137,6 +138,8 @@ static ALL: &[&Rules] = &[
     &storagemigration::storageversionmigrations::RULES,
     &lifecycle::evictionrequests::RULES,
     &lifecycle::evictions::RULES,
+    &metrics::nodes::RULES,
+    &metrics::pods::RULES,
 ];
 
 /// The rules of all built-in resources.

@@ -1,4 +1,5 @@
-//! Waits for a file to be written to, or for another to take its place: the kernel tells.
+//! Waits for a file to be written to, or for another to take its place, or for anything to happen in a directory: the
+//! kernel tells.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -49,6 +50,53 @@ impl Writes {
     }
 }
 
+/// What happens in a directory.
+pub struct Entries(AsyncFd<OwnedFd>);
+
+impl Entries {
+    pub fn of(directory: &Path) -> io::Result<Entries> {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let wanted = WatchFlags::CREATE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF;
+        inotify::add_watch(&events, directory, wanted)?;
+        // SAFETY: the descriptor is open, and owned by what is registered, so that it stays the same.
+        let events = unsafe { AsyncFd::register(events) }.map_err(io::Error::from)?;
+        Ok(Entries(events))
+    }
+
+    /// Waits until anything happens to an entry whose name begins with no dot, or to the directory itself.
+    pub async fn next(&mut self) -> io::Result<()> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match concerns_entries(self.0.get_ref()) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Takes one event; whether it is about more than hidden files.
+fn concerns_entries(events: &OwnedFd) -> Result<bool, Errno> {
+    let mut room = [MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(events, &mut room);
+    let mut found = false;
+    loop {
+        let event = reader.next()?;
+        found |= event.file_name().is_none_or(|about| !about.to_bytes().starts_with(b"."));
+        if reader.is_buffer_empty() {
+            return Ok(found);
+        }
+    }
+}
+
 /// Takes what has happened; `None` if it was about other files.
 fn take(events: &OwnedFd, name: &[u8]) -> Result<Option<Change>, Errno> {
     let mut room = [MaybeUninit::uninit(); 4096];
@@ -74,6 +122,17 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[tokio::test]
+    async fn entries_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut entries = Entries::of(directory.path()).unwrap();
+        std::fs::write(directory.path().join(".hidden"), b"x").unwrap();
+        std::fs::write(directory.path().join("seen"), b"x").unwrap();
+        entries.next().await.unwrap();
+        std::fs::remove_file(directory.path().join("seen")).unwrap();
+        entries.next().await.unwrap();
+    }
 
     #[tokio::test]
     async fn changes_are_told() {

@@ -91,7 +91,7 @@ async fn put(store: &Store, key: &str, object: &Value) {
 async fn a_token_that_is_known_still_dies_with_its_pod() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), corten_store::Options::default()).unwrap();
-    let catalog = Catalog::load(&store, &RuntimeConfig::default());
+    let catalog = Catalog::load(&store, &RuntimeConfig::default(), false);
     let account = value!({"metadata": {"namespace": "n", "name": "a", "uid": "u"}});
     let pod = value!({"metadata": {"namespace": "n", "name": "p", "uid": "v"}});
     put(&store, "/registry/serviceaccounts/n/a", &account).await;

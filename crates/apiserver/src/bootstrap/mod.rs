@@ -4,6 +4,7 @@
 //! all at once, so that a fresh start takes few commits and a restart none. After the start the same steps
 //! run again whenever something they look after has changed; nothing runs while nothing changes.
 
+mod api_services;
 mod flow_control;
 mod kubernetes_service;
 mod local;
@@ -35,6 +36,7 @@ const STAGES: [&[Step]; 2] = [
         |local| service_cidr::ensure(local).boxed(),
         |local| priority_classes::ensure(local).boxed(),
         |local| flow_control::ensure(local).boxed(),
+        |local| api_services::ensure(local).boxed(),
     ],
     &[
         |local| kubernetes_service::ensure(local).boxed(),

@@ -1,12 +1,14 @@
 //! Who answers: a host, a port, and whether to speak TLS with it. Each request has a connection of its own.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -21,7 +23,7 @@ pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type Outgoing = UnsyncBoxBody<Bytes, Failure>;
 
 #[derive(Clone)]
-pub(super) struct Backend {
+pub(crate) struct Backend {
     pub(super) host: String,
     pub(super) port: u16,
     /// Plain HTTP without.
@@ -39,6 +41,20 @@ impl Backend {
 
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// What is found at a path, as text of a reasonable size.
+    pub(crate) async fn text(&self, path: &str, limit: usize) -> Result<String, String> {
+        let body = Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
+        let request = Request::get(path).body(body).map_err(|error| error.to_string())?;
+        let answer = self.send(request).await?;
+        let code = answer.status();
+        let body =
+            Limited::new(answer.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
+        match code {
+            StatusCode::OK => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+            code => Err(format!("the answer was {code}")),
+        }
     }
 
     /// Sends a request; the connection lasts for as long as the answer, or what it is upgraded to.

@@ -56,6 +56,13 @@ impl Kubelets {
         self.anybody.clone()
     }
 
+    /// The kubelet that a node says it has; none if it says nothing of one.
+    pub(crate) fn of_node(&self, node: &Value) -> Option<Backend> {
+        node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0)?;
+        let (host, port) = address(node).ok()?;
+        Some(Backend { host, port, tls: Some(self.checked.clone()) })
+    }
+
     /// The kubelet of a node.
     pub(super) fn find(&self, call: &Call, node: &str, check: bool) -> Result<Backend, Status> {
         let missing = || Status::not_found("", "nodes", node);

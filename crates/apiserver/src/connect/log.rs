@@ -132,7 +132,7 @@ fn problems(query: &Query) -> Result<ErrorList, Status> {
     }
     match (number(query, "sinceSeconds")?, since_time(query)?) {
         (Some(_), Some(_)) => {
-            errors.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified");
+            errors.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified");
         }
         (Some(seconds), None) if seconds < 1 => {
             errors.invalid("sinceSeconds", &Value::from(seconds), "must be greater than 0");

@@ -22,6 +22,7 @@ use crate::authorization;
 use crate::call::Call;
 use crate::respond::Answer;
 
+pub(crate) use backend::Backend as Peer;
 pub(crate) use kubelet::Kubelets;
 pub use kubelet::TlsError;
 

@@ -3,16 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::cgroup::Cgroups;
+use super::usage::{self, Folder, Usage};
 use super::*;
 use crate::cri::includes;
 use crate::{
-    ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, NetworkUsage,
-    PodSandboxStats, StatsFilter, SwapUsage,
+    ContainerStats, FilesystemUsage, NetworkInterfaceUsage, NetworkUsage, PodSandboxStats, StatsFilter,
 };
-
-/// A limit that is none: version 1 says it with a number that no machine has.
-const UNLIMITED: u64 = 1 << 60;
 
 impl Native {
     pub(super) fn stats_of(&self, id: &str) -> Result<ContainerStats> {
@@ -44,17 +40,17 @@ impl Native {
         };
         let pod = record.cgroup.rsplit_once('/').map_or("", |(pod, _)| pod);
         let filter = StatsFilter { pod_sandbox_id: Some(id.to_owned()), ..StatsFilter::default() };
-        let usage = Usage { cgroups: &self.0.cgroups, path: pod, now: self.0.options.clock.now() };
+        let (usage, now) = (self.usage(pod), self.0.options.clock.now());
         Ok(PodSandboxStats {
             id: record.id,
             metadata: record.config.metadata,
             labels: record.config.labels,
             annotations: record.config.annotations,
-            cpu: usage.cpu(),
-            memory: usage.memory(),
-            io: None,
-            network: network(record.pid, usage.now),
-            process_count: usage.processes(),
+            cpu: usage.cri_cpu(now),
+            memory: usage.cri_memory(now),
+            io: usage.cri_io(now),
+            network: network(record.pid, now),
+            process_count: usage.processes,
             containers: self.list_stats(&filter),
         })
     }
@@ -75,7 +71,7 @@ impl Native {
 
     fn read_stats(&self, record: &ContainerRecord) -> ContainerStats {
         let now = self.0.options.clock.now();
-        let usage = Usage { cgroups: &self.0.cgroups, path: &record.cgroup, now };
+        let usage = self.usage(&record.cgroup);
         let upper = self.container_folder(&record.id).join("upper");
         let (used_bytes, inodes_used) = disk_usage(&upper);
         ContainerStats {
@@ -84,90 +80,23 @@ impl Native {
             metadata: record.config.metadata.clone(),
             labels: record.config.labels.clone(),
             annotations: record.config.annotations.clone(),
-            cpu: usage.cpu(),
-            memory: usage.memory(),
-            swap: usage.swap(),
-            io: None,
+            cpu: usage.cri_cpu(now),
+            memory: usage.cri_memory(now),
+            swap: usage.cri_swap(now),
+            io: usage.cri_io(now),
             writable_layer: Some(FilesystemUsage {
                 timestamp: now,
                 mountpoint: self.0.options.data_dir.to_string_lossy().into_owned(),
                 used_bytes,
                 inodes_used,
             }),
-            process_count: usage.processes(),
+            process_count: usage.processes,
         }
     }
-}
 
-/// One cgroup, at one time.
-struct Usage<'a> {
-    cgroups: &'a Cgroups,
-    path: &'a str,
-    now: jiff::Timestamp,
-}
-
-impl Usage<'_> {
-    fn text(&self, controller: &str, file: &str) -> Option<String> {
-        fs::read_to_string(self.cgroups.folder(controller, self.path)?.join(file)).ok()
+    fn usage(&self, cgroup: &str) -> Usage {
+        usage::read(&Folder { cgroups: &self.0.cgroups, path: cgroup })
     }
-
-    fn number(&self, controller: &str, file: &str) -> Option<u64> {
-        self.text(controller, file)?.trim().parse().ok()
-    }
-
-    fn cpu(&self) -> Option<CpuUsage> {
-        let nanoseconds = match self.cgroups {
-            Cgroups::V1(_) => self.number("cpuacct", "cpuacct.usage")?,
-            Cgroups::V2(_) => field(&self.text("", "cpu.stat")?, "usage_usec")?.saturating_mul(1000),
-        };
-        Some(CpuUsage {
-            timestamp: self.now,
-            usage_core_nano_seconds: Some(nanoseconds),
-            ..CpuUsage::default()
-        })
-    }
-
-    fn memory(&self) -> Option<MemoryUsage> {
-        let (usage, limit, prefix, rss, major) = match self.cgroups {
-            Cgroups::V1(_) => {
-                ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_", "total_rss", "total_pgmajfault")
-            }
-            Cgroups::V2(_) => ("memory.current", "memory.max", "", "anon", "pgmajfault"),
-        };
-        let usage = self.number("memory", usage)?;
-        let stat = self.text("memory", "memory.stat")?;
-        // What the kernel would give back at once is not being worked with.
-        let inactive = field(&stat, &format!("{prefix}inactive_file")).unwrap_or_default();
-        let working_set = usage.saturating_sub(inactive);
-        let limit = self.number("memory", limit).filter(|&limit| limit < UNLIMITED);
-        Some(MemoryUsage {
-            timestamp: self.now,
-            working_set_bytes: Some(working_set),
-            available_bytes: limit.map(|limit| limit.saturating_sub(working_set)),
-            usage_bytes: Some(usage),
-            rss_bytes: field(&stat, rss),
-            page_faults: field(&stat, &format!("{prefix}pgfault")),
-            major_page_faults: field(&stat, major),
-            psi: None,
-        })
-    }
-
-    fn swap(&self) -> Option<SwapUsage> {
-        let usage = match self.cgroups {
-            Cgroups::V1(_) => field(&self.text("memory", "memory.stat")?, "total_swap"),
-            Cgroups::V2(_) => self.number("memory", "memory.swap.current"),
-        };
-        Some(SwapUsage { timestamp: self.now, available_bytes: None, usage_bytes: Some(usage?) })
-    }
-
-    fn processes(&self) -> Option<u64> {
-        self.number("pids", "pids.current")
-    }
-}
-
-/// A line `name value`.
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.split_once(' ').filter(|(key, _)| *key == name)?.1.trim().parse().ok())
 }
 
 /// Interfaces as the pod itself sees them.

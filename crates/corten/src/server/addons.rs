@@ -1,58 +1,90 @@
-//! What a new cluster brings along: the default storage class.
+//! What a new cluster brings along: the default storage class, and the API of what nodes and pods use.
 //!
 //! An addon is made once. What people make of it afterwards is theirs, deleting it included: a ConfigMap says which
 //! ones have been made. One that is turned off is taken away again, as far as it is still ours.
 
-use corten_api::{Value, value};
-use corten_client::{Client, DeleteOptions, Error, Key, kinds};
+use corten_api::{Value, meta, value};
+use corten_client::{Client, DeleteOptions, Error, Key, Kind, kinds};
 
-/// The part that `--disable` calls `local-storage`.
+/// The parts as `--disable` calls them.
 pub(super) const LOCAL_STORAGE: &str = "local-storage";
-const CLASS: &str = "local-path";
+pub(super) const METRICS_SERVER: &str = "metrics-server";
+
+struct Addon {
+    name: &'static str,
+    /// What the ConfigMap says of it.
+    mark: &'static str,
+    objects: fn() -> Vec<(&'static Kind, Value)>,
+    /// Whether an object is as it was made, in what matters.
+    is_ours: fn(&Value) -> bool,
+}
+
+const ADDONS: [Addon; 2] = [
+    Addon {
+        name: LOCAL_STORAGE,
+        mark: "local-path",
+        objects: || vec![(&kinds::STORAGE_CLASSES, storage_class())],
+        is_ours: |class| class.str_at(&["provisioner"]) == Some(corten_controllers::LOCAL_PATH_PROVISIONER),
+    },
+    Addon {
+        name: METRICS_SERVER,
+        mark: "v1beta1.metrics.k8s.io",
+        objects: || {
+            vec![(&kinds::CLUSTER_ROLES, metrics_reader()), (&kinds::API_SERVICES, metrics_service())]
+        },
+        // One that names a service is somebody else's.
+        is_ours: |object| object.at(&["spec", "service"]).is_none(),
+    },
+];
 
 fn marker() -> Key {
     Key::new("kube-system", "corten-addons")
 }
 
 /// Brings the addons to where they should be; a cluster without them is a cluster all the same.
-pub(super) async fn install(client: &Client, local_storage: bool) {
-    let result = match local_storage {
-        true => add(client).await,
-        false => remove(client).await,
-    };
-    if let Err(error) = result {
-        tracing::warn!(addon = LOCAL_STORAGE, %error, "addon could not be brought up to date");
+pub(super) async fn install(client: &Client, wanted: impl Fn(&str) -> bool) {
+    for addon in &ADDONS {
+        let result = match wanted(addon.name) {
+            true => add(client, addon).await,
+            false => remove(client, addon).await,
+        };
+        if let Err(error) = result {
+            tracing::warn!(addon = addon.name, %error, "addon could not be brought up to date");
+        }
     }
 }
 
-async fn add(client: &Client) -> Result<(), Error> {
+async fn add(client: &Client, addon: &Addon) -> Result<(), Error> {
     let made = made(client).await?;
-    if made.as_ref().is_some_and(|made| made.at(&["data", LOCAL_STORAGE]).is_some()) {
+    if made.as_ref().is_some_and(|made| made.at(&["data", addon.name]).is_some()) {
         return Ok(());
     }
-    match client.create(&kinds::STORAGE_CLASSES, &class()).await {
-        Err(error) if !error.already_exists() => return Err(error),
-        _ => {}
+    for (kind, object) in (addon.objects)() {
+        match client.create(kind, &object).await {
+            Err(error) if !error.already_exists() => return Err(error),
+            _ => {}
+        }
     }
     let is_new = made.is_none();
     let mut made = made.unwrap_or_else(|| kinds::CONFIG_MAPS.new_object("kube-system", &marker().name));
-    made.set(&["data", LOCAL_STORAGE], CLASS);
+    made.set(&["data", addon.name], addon.mark);
     match is_new {
         true => client.create(&kinds::CONFIG_MAPS, &made).await.map(drop),
         false => client.update(&kinds::CONFIG_MAPS, &made, "").await.map(drop),
     }
 }
 
-async fn remove(client: &Client) -> Result<(), Error> {
+async fn remove(client: &Client, addon: &Addon) -> Result<(), Error> {
     let Some(mut made) = made(client).await? else { return Ok(()) };
-    if made.remove(&["data", LOCAL_STORAGE]).is_none() {
+    if made.remove(&["data", addon.name]).is_none() {
         return Ok(());
     }
-    let key = Key::new("", CLASS);
-    let found = client.get(&kinds::STORAGE_CLASSES, &key).await.ok();
-    let provisioner = found.as_ref().and_then(|class| class.str_at(&["provisioner"]));
-    if provisioner == Some(corten_controllers::LOCAL_PATH_PROVISIONER) {
-        client.delete(&kinds::STORAGE_CLASSES, &key, &DeleteOptions::default()).await?;
+    for (kind, object) in (addon.objects)() {
+        let key = Key::new("", meta::name(&object));
+        let found = client.get(kind, &key).await.ok();
+        if found.is_some_and(|found| (addon.is_ours)(&found)) {
+            client.delete(kind, &key, &DeleteOptions::default()).await?;
+        }
     }
     client.update(&kinds::CONFIG_MAPS, &made, "").await.map(drop)
 }
@@ -65,8 +97,8 @@ async fn made(client: &Client) -> Result<Option<Value>, Error> {
     }
 }
 
-fn class() -> Value {
-    let mut class = kinds::STORAGE_CLASSES.new_object("", CLASS);
+fn storage_class() -> Value {
+    let mut class = kinds::STORAGE_CLASSES.new_object("", "local-path");
     class.set(&["metadata", "annotations", "storageclass.kubernetes.io/is-default-class"], "true");
     for (field, value) in [
         ("provisioner", corten_controllers::LOCAL_PATH_PROVISIONER),
@@ -76,4 +108,30 @@ fn class() -> Value {
         class.set(&[field], value!(value));
     }
     class
+}
+
+/// Who may see anything of a namespace may see what it uses.
+fn metrics_reader() -> Value {
+    let mut role = kinds::CLUSTER_ROLES.new_object("", "system:aggregated-metrics-reader");
+    for to in ["admin", "edit", "view"] {
+        let label = format!("rbac.authorization.k8s.io/aggregate-to-{to}");
+        role.set(&["metadata", "labels", label.as_str()], "true");
+    }
+    let rule = value!({
+        "apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"],
+    });
+    role.set(&["rules"], vec![rule]);
+    role
+}
+
+/// The API server serves it itself.
+fn metrics_service() -> Value {
+    let mut service = kinds::API_SERVICES.new_object("", "v1beta1.metrics.k8s.io");
+    service.set(
+        &["spec"],
+        value!({
+            "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
+        }),
+    );
+    service
 }

@@ -1,12 +1,11 @@
 //! Who asks something of the kubelet, and whether they may: a certificate of the cluster's authority or a token that
 //! the API server believes, and then the API server's word on whether they may do this to this node.
 //!
-//! *Invariant:* who cannot be recognized is never anonymous, and an API server that cannot be asked allows nothing
-//! that it did not allow lately.
+//! *Invariant:* who shows what cannot be recognized is never anonymous, and an API server that cannot be asked allows
+//! nothing that it did not allow lately.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use corten_api::{Value, value};
 use corten_client::{Client, kinds};
@@ -15,12 +14,14 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::{CertificateDer, UnixTime};
+use sha2::{Digest, Sha256};
 
+use super::Trust;
 use crate::machine::Machine;
 
 const AUTHENTICATED: &str = "system:authenticated";
-/// How long the API server's consent is remembered.
-const CONSENT: Duration = Duration::from_secs(300);
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
 
 /// Somebody who is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,18 +58,32 @@ pub(super) struct Access {
     client: Client,
     node: String,
     clock: corten_base::Clock,
-    clients: Arc<dyn ClientCertVerifier>,
-    consents: Mutex<HashMap<Wish, Timestamp>>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    trust: Trust,
+    answers: Mutex<HashMap<Wish, Remembered<bool>>>,
+    tokens: Mutex<HashMap<[u8; 32], Remembered<Option<User>>>>,
+}
+
+/// What the API server said, and until when that counts.
+struct Remembered<T> {
+    said: T,
+    until: Timestamp,
 }
 
 impl Access {
-    pub(super) fn new(machine: &Machine, clients: Arc<dyn ClientCertVerifier>) -> Access {
+    pub(super) fn new(
+        machine: &Machine,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        trust: Trust,
+    ) -> Access {
         Access {
             client: machine.client.clone(),
             node: machine.config.node_name.clone(),
             clock: machine.clock.clone(),
             clients,
-            consents: Mutex::default(),
+            trust,
+            answers: Mutex::default(),
+            tokens: Mutex::default(),
         }
     }
 
@@ -76,7 +91,10 @@ impl Access {
     pub(super) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
         let Some((leaf, rest)) = certificates.and_then(|c| c.split_first()) else { return Peer::Nobody };
         let Ok(identity) = corten_pki::identity_of(leaf) else { return Peer::Unproven };
-        let proven = self.clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok();
+        let verified = |clients: &Arc<dyn ClientCertVerifier>| {
+            clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok()
+        };
+        let proven = self.clients.as_ref().is_some_and(verified);
         if !proven || identity.common_name.is_empty() {
             return Peer::Unproven;
         }
@@ -115,32 +133,65 @@ impl Access {
         {
             return Some(user.clone());
         }
-        let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let token = header.strip_prefix("Bearer ")?.trim();
+        let header = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        match header.and_then(|text| text.strip_prefix("Bearer ")) {
+            Some(token) => self.holder(token.trim()).await,
+            None if self.trust.anonymous && matches!(peer, Peer::Nobody) => Some(User {
+                name: ANONYMOUS.to_owned(),
+                uid: String::new(),
+                groups: vec![UNAUTHENTICATED.to_owned()],
+            }),
+            None => None,
+        }
+    }
+
+    /// Who has a token, as the API server says.
+    async fn holder(&self, token: &str) -> Option<User> {
+        let lasts = self.trust.tokens?;
+        let now = self.clock.now();
+        // Tokens themselves are not kept.
+        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some(known) = self.tokens.lock().get(&digest).filter(|known| now < known.until) {
+            return known.said.clone();
+        }
         let review = value!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": (token)},
         });
         let review = self.client.create(&kinds::TOKEN_REVIEWS, &review).await.ok()?;
-        if review.bool_at(&["status", "authenticated"]) != Some(true) {
-            return None;
-        }
-        let text = |key: &str| review.str_at(&["status", "user", key]).unwrap_or_default().to_owned();
-        let groups = review.items_at(&["status", "user", "groups"]).iter();
-        Some(User {
-            name: text("username"),
-            uid: text("uid"),
-            groups: groups.filter_map(Value::as_str).map(str::to_owned).collect(),
-        })
+        let user = (review.bool_at(&["status", "authenticated"]) == Some(true)).then(|| user_of(&review));
+        let mut tokens = self.tokens.lock();
+        tokens.retain(|_, known| now < known.until);
+        tokens.insert(digest, Remembered { said: user.clone(), until: now + lasts });
+        user
     }
 
     async fn may(&self, wish: Wish) -> bool {
-        let now = self.clock.now();
-        if self.consents.lock().get(&wish).is_some_and(|until| now < *until) {
+        if !self.trust.reviews {
             return true;
         }
+        let now = self.clock.now();
+        if let Some(known) = self.answers.lock().get(&wish).filter(|known| now < known.until) {
+            return known.said;
+        }
+        let allowed = match self.client.create(&kinds::SUBJECT_ACCESS_REVIEWS, &self.review(&wish)).await {
+            Ok(review) => review.bool_at(&["status", "allowed"]) == Some(true),
+            Err(error) => {
+                tracing::warn!(%error, "the API server could not be asked who may");
+                return false;
+            }
+        };
+        let lasts = if allowed { self.trust.consent } else { self.trust.refusal };
+        let mut answers = self.answers.lock();
+        answers.retain(|_, known| now < known.until);
+        answers.insert(wish, Remembered { said: allowed, until: now + lasts });
+        allowed
+    }
+
+    /// The question whether somebody may do something to this node.
+    fn review(&self, wish: &Wish) -> Value {
         let User { name, uid, groups } = &wish.user;
         let groups: Vec<Value> = groups.iter().map(|group| Value::from(group.as_str())).collect();
-        let review = value!({
+        value!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {
                 "user": (name.as_str()), "uid": (uid.as_str()), "groups": (groups),
@@ -149,20 +200,18 @@ impl Access {
                     "name": (self.node.as_str()),
                 },
             },
-        });
-        let allowed = match self.client.create(&kinds::SUBJECT_ACCESS_REVIEWS, &review).await {
-            Ok(review) => review.bool_at(&["status", "allowed"]) == Some(true),
-            Err(error) => {
-                tracing::warn!(%error, "the API server could not be asked who may");
-                false
-            }
-        };
-        if allowed {
-            let mut consents = self.consents.lock();
-            consents.retain(|_, until| now < *until);
-            consents.insert(wish, now + CONSENT);
-        }
-        allowed
+        })
+    }
+}
+
+/// Whom a review says a token to be of.
+fn user_of(review: &Value) -> User {
+    let text = |key: &str| review.str_at(&["status", "user", key]).unwrap_or_default().to_owned();
+    let groups = review.items_at(&["status", "user", "groups"]).iter();
+    User {
+        name: text("username"),
+        uid: text("uid"),
+        groups: groups.filter_map(Value::as_str).map(str::to_owned).collect(),
     }
 }
 

@@ -22,6 +22,11 @@ pub(super) fn tree(value: &Value) -> Answer {
     with_type(StatusCode::OK, "application/json", json::write_to_string(value))
 }
 
+/// What a Prometheus reads.
+pub(super) fn exposition(text: impl Into<Bytes>) -> Answer {
+    with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
 fn with_type(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
     *answer.status_mut() = code;

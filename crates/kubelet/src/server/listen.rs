@@ -23,13 +23,17 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(120);
 
 /// The node's side of TLS, and what judges clients.
-pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Arc<dyn ClientCertVerifier>), Error> {
+pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Option<Arc<dyn ClientCertVerifier>>), Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(pem_certificates(&options.client_ca_pem).map_err(Error::Certificates)?);
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .map_err(Error::Authorities)?;
+    let clients: Option<Arc<dyn ClientCertVerifier>> = match roots.is_empty() {
+        true => None,
+        false => {
+            let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+            Some(builder.build().map_err(Error::Authorities)?)
+        }
+    };
     let any = Anybody::new(&provider);
     let chain = options.certificate.chain().map_err(Error::Certificates)?;
     let key = options.certificate.key().map_err(Error::Certificates)?;

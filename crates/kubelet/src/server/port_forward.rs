@@ -21,6 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::Server;
 use super::answer::{self, Answer};
 use super::query::Query;
+use super::redirect;
 use super::spdy::{self, Stream};
 use super::spdy_session::{self, PORT_FORWARD};
 use super::websocket::{self, Socket};
@@ -211,11 +212,18 @@ async fn connect(machine: Arc<Machine>, sandbox: String, mut data: Stream, error
     let _ = match carried {
         Ok(()) => data.out.end().await.and(error.out.end().await),
         Err(why) => {
-            let why = format!("error forwarding port {port} to pod {sandbox}, uid : {why}");
-            let told = error.out.send(Bytes::from(why)).await;
+            let told = error.out.send(Bytes::from(failure(&port, &sandbox, &why))).await;
             told.and(error.out.end().await).and(data.out.reset().await)
         }
     };
+}
+
+/// What a client hears of a connection that failed, unless the runtime has put it like this already.
+fn failure(port: &str, sandbox: &str, why: &str) -> String {
+    match why.starts_with("error forwarding port") {
+        true => why.to_owned(),
+        false => format!("error forwarding port {port} to pod {sandbox}, uid : {why}"),
+    }
 }
 
 /// Connects to a port of a pod.
@@ -224,13 +232,15 @@ async fn dial(machine: &Machine, sandbox: &str, port: &str) -> Result<Box<dyn Co
     let number = number.ok_or_else(|| format!("unable to parse {port:?} as a port"))?;
     match machine.runtime.port_forward(sandbox, number).await {
         Ok(Streaming::Direct(connection)) => Ok(connection),
-        Ok(Streaming::Redirect(_)) => Err("the runtime forwards ports itself".to_owned()),
+        Ok(Streaming::Redirect(url)) => {
+            redirect::connection(&url, number).await.map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// Carries bytes both ways. What the pod has still to say is heard also after the client has ended its side.
-async fn carry<F>(
+pub(super) async fn carry<F>(
     connection: Box<dyn Connection>,
     data: &mut mpsc::Receiver<Bytes>,
     send: impl Fn(Bytes) -> F,

@@ -9,7 +9,7 @@ use super::answer::{self, Answer};
 use super::query::{self, Query};
 use super::session::Work;
 use super::sessions::{self, Asked};
-use super::{Server, logs, port_forward};
+use super::{Server, logs, metrics, port_forward};
 
 /// Answers one request; what is not allowed is not looked at.
 pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incoming>) -> Answer {
@@ -26,7 +26,8 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
         (&Method::GET, ["healthz"]) => answer::text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => answer::tree(&pods(server)),
         (&Method::GET, ["configz"]) => answer::tree(&configuration(server)),
-        (&Method::GET, ["metrics"]) => answer::text(StatusCode::OK, metrics(server)),
+        (&Method::GET, ["metrics", rest @ ..]) => metrics::answer(server, rest).await,
+        (&Method::GET, ["stats", "summary"]) => metrics::summary(server, &query).await,
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             logs::answer(server, namespace, pod, container, &query).await
         }
@@ -53,7 +54,7 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
 }
 
 /// The pods of this node with the statuses that were told last.
-fn pods(server: &Server) -> Value {
+pub(super) fn pods(server: &Server) -> Value {
     let machine = &server.machine;
     let items = machine.pods.all().into_iter().map(|pod| {
         let mut tree = pod.tree().clone();
@@ -68,6 +69,9 @@ fn pods(server: &Server) -> Value {
 
 /// How the kubelet is set up, as far as it can be.
 fn configuration(server: &Server) -> Value {
+    if let Some(configuration) = &server.machine.configuration {
+        return value!({"kubeletconfig": (configuration.clone())});
+    }
     let resolver = &server.machine.config.resolver;
     let dns: Vec<Value> = resolver.cluster_servers.iter().map(|server| server.as_str().into()).collect();
     value!({
@@ -78,17 +82,4 @@ fn configuration(server: &Server) -> Value {
             "podLogsDir": (server.machine.config.log_root.as_str()),
         },
     })
-}
-
-fn metrics(server: &Server) -> String {
-    let pods = server.machine.pods.all().len();
-    format!(
-        "# HELP kubelet_active_pods [ALPHA] The number of pods the kubelet considers active.\n\
-         # TYPE kubelet_active_pods gauge\n\
-         kubelet_active_pods {pods}\n\
-         # HELP kubelet_node_name [ALPHA] The node's name. The count is always 1.\n\
-         # TYPE kubelet_node_name gauge\n\
-         kubelet_node_name{{node={:?}}} 1\n",
-        server.machine.config.node_name
-    )
 }

@@ -10,6 +10,7 @@ use corten_container::{Reader, Session, Streaming, Terminal, Writer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use super::redirect;
 use status::Outcome;
 
 /// How much is read from a container at once.
@@ -53,10 +54,15 @@ pub(super) enum Work {
 }
 
 /// Leads a session to its end.
-pub(super) async fn run(work: Work, begun: corten_container::Result<Streaming<Session>>, mut client: Client) {
+pub(super) async fn run(
+    work: Work,
+    streams: Streams,
+    begun: corten_container::Result<Streaming<Session>>,
+    mut client: Client,
+) {
     let gone = client.out.clone();
     let outcome = tokio::select! {
-        outcome = carry(&work, begun, &mut client) => outcome,
+        outcome = carry(&work, streams, begun, &mut client) => outcome,
         () = gone.closed() => return,
     };
     let text = if client.reads_status { Some(outcome.to_json()) } else { outcome.to_text() };
@@ -68,14 +74,17 @@ pub(super) async fn run(work: Work, begun: corten_container::Result<Streaming<Se
 
 async fn carry(
     work: &Work,
+    streams: Streams,
     begun: corten_container::Result<Streaming<Session>>,
     client: &mut Client,
 ) -> Outcome {
+    let begun = match begun {
+        Ok(Streaming::Direct(session)) => Ok(session),
+        Ok(Streaming::Redirect(url)) => redirect::session(&url, streams).await,
+        Err(error) => Err(error),
+    };
     let session = match begun {
-        Ok(Streaming::Direct(session)) => session,
-        Ok(Streaming::Redirect(_)) => {
-            return Outcome::of(work, Err("the runtime serves sessions itself".into()));
-        }
+        Ok(session) => session,
         Err(error) => return Outcome::of(work, Err(error.to_string())),
     };
     let Session { stdin, stdout, stderr, terminal, exit } = session;

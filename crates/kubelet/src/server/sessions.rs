@@ -66,7 +66,7 @@ pub(super) async fn answer(
             return tracing::debug!("a client did not open its streams");
         };
         let begun = begin(&machine, id, &work, streams).await;
-        session::run(work, begun, client).await;
+        session::run(work, streams, begun, client).await;
     });
     switching
 }

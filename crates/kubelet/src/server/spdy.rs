@@ -1,4 +1,5 @@
 //! SPDY/3.1, the protocol of sessions before WebSockets: many streams over one connection, all opened by the client.
+//! Clients come to the kubelet with it, and the kubelet goes with it to runtimes that serve sessions themselves.
 //!
 //! As the clients that speak it, this knows no windows: who does not read holds up the connection.
 
@@ -6,8 +7,10 @@ mod frames;
 mod headers;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
@@ -16,6 +19,9 @@ use headers::{Headers, Packer, Unpacker};
 
 /// How many frames wait, each way and for each stream.
 const AHEAD: usize = 16;
+
+/// Where what comes on each stream goes.
+type Streams = Arc<Mutex<HashMap<u32, mpsc::Sender<Bytes>>>>;
 
 /// A stream that the client opened.
 pub(super) struct Stream {
@@ -70,36 +76,85 @@ impl Outlet {
     }
 }
 
+/// The client's end of a connection. Dropped, the connection ends.
+pub(super) struct Opener {
+    frames: mpsc::Sender<Outgoing>,
+    streams: Streams,
+    next: u32,
+    connection: tokio::task::JoinHandle<()>,
+}
+
+impl Opener {
+    /// Opens one more stream.
+    pub(super) async fn open(&mut self, headers: &[(&str, &str)]) -> Result<Stream, Gone> {
+        let id = self.next;
+        self.next += 2;
+        let headers: Headers =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (sender, data) = mpsc::channel(AHEAD);
+        self.streams.lock().insert(id, sender);
+        let out = Outlet { id, frames: self.frames.clone() };
+        out.frame(Outgoing::Open { id, headers: headers.clone() }).await?;
+        Ok(Stream { headers, data, out })
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Speaks SPDY on a connection as its client.
+pub(super) fn connect(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Opener {
+    // Nothing is opened by the other end.
+    let (opened, _) = mpsc::channel(1);
+    let (frames, streams, connection) = speak(io, opened);
+    Opener { frames, streams, next: 1, connection }
+}
+
 /// Speaks SPDY on a connection; what the client opens comes out, until it is gone.
 pub(super) fn serve(io: impl AsyncRead + AsyncWrite + Send + 'static) -> mpsc::Receiver<Stream> {
     let (opened, streams) = mpsc::channel(AHEAD);
+    speak(io, opened);
+    streams
+}
+
+fn speak(
+    io: impl AsyncRead + AsyncWrite + Send + 'static,
+    opened: mpsc::Sender<Stream>,
+) -> (mpsc::Sender<Outgoing>, Streams, tokio::task::JoinHandle<()>) {
     let (frames, outgoing) = mpsc::channel(AHEAD);
+    let streams = Streams::default();
     let (reader, writer) = tokio::io::split(io);
-    tokio::spawn(async move {
-        // However the connection ends, it has ended: both halves end together.
+    let receiving = receive(reader, opened, frames.clone(), streams.clone());
+    let known = streams.clone();
+    let connection = tokio::spawn(async move {
+        // However the connection ends, it has ended: both halves end together, and so do all streams.
         tokio::select! {
-            _ = receive(reader, opened, frames) => {}
+            _ = receiving => {}
             _ = send(writer, outgoing) => {}
         }
+        known.lock().clear();
     });
-    streams
+    (frames, streams, connection)
 }
 
 async fn receive(
     reader: impl AsyncRead,
     opened: mpsc::Sender<Stream>,
     frames: mpsc::Sender<Outgoing>,
+    streams: Streams,
 ) -> std::io::Result<()> {
     let mut reader = std::pin::pin!(tokio::io::BufReader::new(reader));
     let mut unpacker = Unpacker::new();
-    let mut streams: HashMap<u32, mpsc::Sender<Bytes>> = HashMap::new();
     let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     while let Some(frame) = frames::read(&mut reader, &mut unpacker).await? {
         match frame {
             Incoming::Opened { id, headers, ended } => {
                 let (sender, data) = mpsc::channel(AHEAD);
                 if !ended {
-                    streams.insert(id, sender);
+                    streams.lock().insert(id, sender);
                 }
                 frames.send(Outgoing::Accept { id }).await.map_err(gone)?;
                 let stream = Stream { headers, data, out: Outlet { id, frames: frames.clone() } };
@@ -107,17 +162,18 @@ async fn receive(
                 let _ = opened.send(stream).await;
             }
             Incoming::Data { id, bytes, ended } => {
-                if let Some(stream) = streams.get(&id)
+                let stream = streams.lock().get(&id).cloned();
+                if let Some(stream) = stream
                     && !bytes.is_empty()
                 {
                     // What nobody reads any more is thrown away.
                     let _ = stream.send(bytes).await;
                 }
                 if ended {
-                    streams.remove(&id);
+                    streams.lock().remove(&id);
                 }
             }
-            Incoming::Reset { id } => drop(streams.remove(&id)),
+            Incoming::Reset { id } => drop(streams.lock().remove(&id)),
             Incoming::Ping { id } => frames.send(Outgoing::Ping { id }).await.map_err(gone)?,
             Incoming::GoAway => return Ok(()),
             Incoming::Other => {}
@@ -138,20 +194,16 @@ async fn send(writer: impl AsyncWrite, mut outgoing: mpsc::Receiver<Outgoing>) -
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
-
     use super::*;
 
     #[tokio::test]
     async fn streams_carry_bytes_both_ways() {
-        let (mut client, server) = tokio::io::duplex(4096);
-        let mut streams = serve(server);
-        let mut packer = Packer::new().unwrap();
-        let headers = Headers::from([("streamtype".to_owned(), "data".to_owned())]);
-        let mut said = frames::tests::opening(1, &headers, &mut packer);
-        let data = Outgoing::Data { id: 1, bytes: Bytes::from_static(b"ping"), ends: true };
-        said.extend(frames::write(&data, &mut packer).unwrap());
-        client.write_all(&said).await.unwrap();
+        let (here, there) = tokio::io::duplex(4096);
+        let mut streams = serve(there);
+        let mut opener = connect(here);
+        let mut asked = opener.open(&[("streamtype", "data")]).await.unwrap();
+        asked.out.send(Bytes::from_static(b"ping")).await.unwrap();
+        asked.out.end().await.unwrap();
 
         let mut stream = streams.recv().await.unwrap();
         assert_eq!((stream.id(), stream.header("streamtype")), (1, "data"));
@@ -159,13 +211,12 @@ mod tests {
         assert_eq!(stream.data.recv().await, None);
         stream.out.send(Bytes::from_static(b"pong")).await.unwrap();
         stream.out.end().await.unwrap();
+        assert_eq!(asked.data.recv().await.unwrap(), "pong");
+        assert_eq!(asked.data.recv().await, None);
 
-        let accepted = frames::write(&Outgoing::Accept { id: 1 }, &mut Packer::new().unwrap()).unwrap();
-        let mut answer = vec![0; accepted.len() + 12 + 8];
-        client.read_exact(&mut answer).await.unwrap();
-        assert_eq!(answer[..accepted.len()], accepted);
-        assert_eq!(answer[accepted.len()..], *b"\0\0\0\x01\0\0\0\x04pong\0\0\0\x01\x01\0\0\0");
-        drop(client);
+        let second = opener.open(&[]).await.unwrap();
+        assert_eq!(second.id(), 3);
+        drop(opener);
         stream.out.closed().await;
     }
 }

@@ -13,7 +13,7 @@ use super::session::{Channel, Client, Streams};
 use super::spdy::{Outlet, Stream};
 use super::websocket;
 
-const VERSIONS: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+pub(super) const VERSIONS: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
 /// How long a client may take to open its streams.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -50,6 +50,10 @@ impl Attributes {
         self.bytes(kind, &value.to_be_bytes())
     }
 
+    pub fn u64_be(self, kind: u16, value: u64) -> Attributes {
+        self.bytes(kind, &value.to_be_bytes())
+    }
+
     pub fn address(self, kind: u16, address: IpAddr) -> Attributes {
         match address {
             IpAddr::V4(address) => self.bytes(kind, &address.octets()),
@@ -59,6 +63,11 @@ impl Attributes {
 
     pub fn nested(self, kind: u16, inner: &Attributes) -> Attributes {
         self.bytes(kind | NESTED, &inner.0)
+    }
+
+    /// How many bytes they are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Some more, which may have begun with something else than an attribute.
@@ -82,6 +91,11 @@ impl Message {
         let length = bytes.len() as u32;
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         Message(bytes)
+    }
+
+    /// How many bytes it is.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn write(&self, sequence: u32, acknowledged: bool, out: &mut Vec<u8>) {

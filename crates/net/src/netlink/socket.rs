@@ -16,8 +16,8 @@ use super::{Message, flag};
 
 /// More than the kernel puts into one datagram.
 const BUFFER: usize = 64 * 1024;
-/// A transaction is sent in one piece.
-const LARGEST_SENT: usize = 16 * 1024 * 1024;
+/// A transaction is sent in one piece: there is room for one of this size, and for larger ones when they come.
+const OFTEN_SENT: usize = 16 * 1024 * 1024;
 /// The kernel answers at once; a lost answer must not hold anybody up for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ERROR: u16 = 2;
@@ -30,6 +30,8 @@ const ATTEMPTS: usize = 5;
 pub struct Socket {
     descriptor: OwnedFd,
     sequence: u32,
+    /// The largest piece that can be sent.
+    room: usize,
 }
 
 /// One thing the kernel told.
@@ -56,8 +58,8 @@ impl Socket {
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         set_socket_timeout(&descriptor, Timeout::Recv, Some(PATIENCE))?;
         // Without the privilege for it, what is large is refused when it is sent.
-        let _ = set_socket_send_buffer_size_force(&descriptor, LARGEST_SENT);
-        Ok(Socket { descriptor, sequence: 0 })
+        let _ = set_socket_send_buffer_size_force(&descriptor, OFTEN_SENT);
+        Ok(Socket { descriptor, sequence: 0, room: OFTEN_SENT })
     }
 
     /// Asks for one thing to be done, and waits until it is.
@@ -67,12 +69,12 @@ impl Socket {
 
     /// Asks for one thing; there may be none.
     pub fn get(&mut self, message: &Message) -> io::Result<Option<Reply>> {
-        Ok(self.exchange(std::slice::from_ref(message), 0, true)?.pop())
+        Ok(self.exchange(&[message], 0, true)?.pop())
     }
 
     /// Asks for all there are, of a message made by [`Message::listing`].
     pub fn list(&mut self, message: &Message) -> io::Result<Vec<Reply>> {
-        let mut attempt = || self.exchange(std::slice::from_ref(message), 0, false);
+        let mut attempt = || self.exchange(&[message], 0, false);
         for _ in 1..ATTEMPTS {
             match attempt() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -83,18 +85,28 @@ impl Socket {
     }
 
     /// Sends messages that the kernel takes as one transaction, all or none, between its begin and its end.
-    pub(crate) fn transact(&mut self, messages: &[Message]) -> io::Result<()> {
+    pub(crate) fn transact(
+        &mut self,
+        begin: &Message,
+        messages: &[Message],
+        end: &Message,
+    ) -> io::Result<()> {
+        let all: Vec<&Message> = std::iter::once(begin).chain(messages).chain([end]).collect();
         // The end itself is not answered by every kernel: the last message before it is.
-        self.exchange(messages, messages.len().saturating_sub(2), true).map(drop)
+        self.exchange(&all, messages.len(), true).map(drop)
     }
 
     /// Sends everything in one piece and reads until the message at a place is answered, or any is refused.
-    fn exchange(&mut self, sent: &[Message], answered: usize, acknowledged: bool) -> io::Result<Vec<Reply>> {
+    fn exchange(&mut self, sent: &[&Message], answered: usize, acknowledged: bool) -> io::Result<Vec<Reply>> {
         let first = self.sequence.wrapping_add(1);
-        let mut wire = Vec::new();
+        let mut wire = Vec::with_capacity(sent.iter().map(|message| message.len()).sum());
         for (place, message) in sent.iter().enumerate() {
             self.sequence = self.sequence.wrapping_add(1);
             message.write(self.sequence, acknowledged && place == answered, &mut wire);
+        }
+        if wire.len() > self.room {
+            set_socket_send_buffer_size_force(&self.descriptor, wire.len())?;
+            self.room = wire.len();
         }
         let address = netlink::SocketAddrNetlink::new(0, 0);
         sendto(&self.descriptor, &wire, SendFlags::empty(), &address)?;

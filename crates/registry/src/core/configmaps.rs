@@ -43,7 +43,7 @@ fn validate(object: &Value, errors: &mut ErrorList) {
         size += byte_length(value);
     }
     if size > MOST_BYTES {
-        errors.too_long("", MOST_BYTES);
+        errors.too_long("[]", MOST_BYTES);
     }
 }
 
@@ -110,6 +110,6 @@ mod tests {
             errors.summary()
         };
         assert_eq!(complaints(MOST_BYTES - 1, "QQ=="), "");
-        assert_eq!(complaints(MOST_BYTES - 1, "QUI="), "Too long: may not be more than 1048576 bytes");
+        assert_eq!(complaints(MOST_BYTES - 1, "QUI="), "[]: Too long: may not be more than 1048576 bytes");
     }
 }

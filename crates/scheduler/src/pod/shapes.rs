@@ -41,7 +41,15 @@ impl Default for Shapes {
 }
 
 /// What of a pod makes its shape, but for what is computed.
-const SPEC: [&str; 5] = ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "volumes"];
+const SPEC: [&str; 7] = [
+    "schedulerName",
+    "priority",
+    "preemptionPolicy",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+];
 
 impl Shapes {
     /// The shape of a pod.
@@ -115,13 +123,12 @@ fn digest_of(pod: &Value, requests: &Requests, digest: &mut Digest) {
             ports.for_each(|port| write(Some(port), digest));
         }
     }
-    // Claims made for a pod are named after it.
-    let ephemeral = pod.items_at(&["spec", "volumes"]).iter().any(|volume| volume.get("ephemeral").is_some());
-    if ephemeral {
-        meta::name(pod).hash(digest);
-    }
+    // Not the volumes as written: that of the token has a name of its own in every pod.
+    Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(digest);
+    let volumes = pod.items_at(&["spec", "volumes"]).iter();
+    volumes.for_each(|volume| write(volume.at(&["image", "reference"]), digest));
     write(pod.at(&["metadata", "labels"]), digest);
-    for field in ["schedulerName", "priority", "preemptionPolicy"].iter().chain(&SPEC) {
+    for field in SPEC {
         write(pod.at(&["spec", field]), digest);
     }
 }
@@ -245,7 +252,8 @@ mod tests {
         let shapes = Shapes::default();
         let pod = |name: &str, app: &str| {
             shapes.of(&value!({"metadata": {"name": (name), "namespace": "n", "labels": {"app": (app)}},
-                "spec": {"containers": [{"name": "c", "image": "nginx"}]}}))
+                "spec": {"containers": [{"name": "c", "image": "nginx"}], "volumes": [
+                    {"name": (format!("kube-api-access-{name}")), "projected": {"sources": []}}]}}))
         };
         let (a, b, c) = (pod("a", "web"), pod("b", "web"), pod("c", "db"));
         assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{carry, dial};
+use super::{carry, dial, failure};
 use crate::machine::Machine;
 use crate::server::query::Query;
 use crate::server::websocket::{Protocol, Said, Socket, goodbye};
@@ -105,7 +105,7 @@ impl Place {
             Err(why) => Err(why),
         };
         if let Err(why) = carried {
-            let why = format!("error forwarding port {} to pod {sandbox}, uid : {why}", self.port);
+            let why = failure(&self.port.to_string(), &sandbox, &why);
             self.send(self.channel + 1, why.into()).await;
         }
     }

@@ -44,6 +44,7 @@ pub(super) enum Incoming {
 /// What is said to the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outgoing {
+    Open { id: u32, headers: Headers },
     Accept { id: u32 },
     Data { id: u32, bytes: Bytes, ends: bool },
     Reset { id: u32 },
@@ -110,6 +111,10 @@ pub(super) fn write(frame: &Outgoing, packer: &mut Packer) -> io::Result<Vec<u8>
             out.extend_from_slice(bytes);
             out
         }
+        Outgoing::Open { id, headers } => {
+            let packed = packer.pack(headers)?;
+            framed(SYN_STREAM, &[&id.to_be_bytes(), [0; 6].as_slice(), packed.as_slice()].concat())
+        }
         Outgoing::Accept { id } => {
             let packed = packer.pack(&Headers::new())?;
             framed(SYN_REPLY, &[&id.to_be_bytes(), packed.as_slice()].concat())
@@ -134,22 +139,17 @@ fn flags_and_length(flags: u8, length: usize) -> [u8; 4] {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// A stream as clients open it.
-    pub(in super::super) fn opening(id: u32, headers: &Headers, packer: &mut Packer) -> Vec<u8> {
-        let packed = packer.pack(headers).unwrap();
-        framed(SYN_STREAM, &[&id.to_be_bytes(), [0; 6].as_slice(), packed.as_slice()].concat())
-    }
 
     #[tokio::test]
     async fn frames_are_read_as_they_were_written() {
         let (mut packer, mut unpacker) = (Packer::new().unwrap(), Unpacker::new());
         let headers = Headers::from([("streamtype".to_owned(), "data".to_owned())]);
-        let mut bytes = opening(1, &headers, &mut packer);
+        let mut bytes = Vec::new();
+        let open = Outgoing::Open { id: 1, headers: headers.clone() };
         let data = Outgoing::Data { id: 1, bytes: Bytes::from_static(b"hi"), ends: true };
-        for frame in [data, Outgoing::Reset { id: 3 }, Outgoing::Ping { id: 7 }] {
+        for frame in [open, data, Outgoing::Reset { id: 3 }, Outgoing::Ping { id: 7 }] {
             bytes.extend(write(&frame, &mut packer).unwrap());
         }
         let mut io = bytes.as_slice();

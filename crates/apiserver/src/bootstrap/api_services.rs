@@ -1,0 +1,179 @@
+//! One API service for every group version that is served here, so that those who ask who serves what find all of it.
+//! Made, and made right again, at the start only; those of versions that are no longer served go, unless somebody else
+//! made them.
+
+use std::collections::BTreeSet;
+
+use corten_api::{Value, meta};
+
+use super::{Failure, Kind, Local};
+
+const KIND: Kind =
+    Kind { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", kind: "APIService" };
+
+const AUTO_MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// Where a group stands among the groups: the higher, the earlier.
+const GROUPS: [(&str, i64); 24] = [
+    ("", 18000),
+    ("apps", 17800),
+    ("events.k8s.io", 17750),
+    ("authentication.k8s.io", 17700),
+    ("authorization.k8s.io", 17600),
+    ("autoscaling", 17500),
+    ("batch", 17400),
+    ("certificates.k8s.io", 17300),
+    ("networking.k8s.io", 17200),
+    ("policy", 17100),
+    ("rbac.authorization.k8s.io", 17000),
+    ("storage.k8s.io", 16800),
+    ("admissionregistration.k8s.io", 16700),
+    ("apiextensions.k8s.io", 16700),
+    ("scheduling.k8s.io", 16600),
+    ("coordination.k8s.io", 16500),
+    ("node.k8s.io", 16300),
+    ("discovery.k8s.io", 16200),
+    ("resource.k8s.io", 16200),
+    ("flowcontrol.apiserver.k8s.io", 16100),
+    ("internal.apiserver.k8s.io", 16000),
+    ("storagemigration.k8s.io", 15800),
+    ("lifecycle.k8s.io", 15700),
+    ("metrics.k8s.io", 100),
+];
+
+/// Where a version stands in its group, if not where versions like it stand.
+const VERSIONS: [(&str, &str, i64); 14] = [
+    ("", "v1", 1),
+    ("autoscaling", "v2", 30),
+    ("scheduling.k8s.io", "v1alpha3", 3),
+    ("resource.k8s.io", "v1", 21),
+    ("resource.k8s.io", "v1beta2", 15),
+    ("admissionregistration.k8s.io", "v1beta1", 12),
+    ("admissionregistration.k8s.io", "v1alpha1", 9),
+    ("coordination.k8s.io", "v1beta1", 13),
+    ("coordination.k8s.io", "v1alpha2", 12),
+    ("discovery.k8s.io", "v1beta1", 12),
+    ("flowcontrol.apiserver.k8s.io", "v1", 21),
+    ("flowcontrol.apiserver.k8s.io", "v1beta3", 18),
+    ("internal.apiserver.k8s.io", "v1alpha1", 9),
+    ("metrics.k8s.io", "v1beta1", 100),
+];
+
+pub(super) async fn ensure(local: &Local<'_>) -> Result<(), Failure> {
+    let Some(cache) = local.cache(&KIND) else { return Ok(()) };
+    let wanted =
+        wanted(local.backend().catalog.resources().iter().map(|served| (served.group, served.version)));
+    let ensured = wanted.iter().map(|object| ensure_one(local, object));
+    futures_util::future::try_join_all(ensured).await?;
+    let objects = cache.snapshot("", None).objects;
+    let gone = objects.iter().filter(|object| {
+        let ours = object.tree().str_at(&["metadata", "labels", AUTO_MANAGED]).is_some();
+        ours && !wanted.iter().any(|wanted| meta::name(wanted) == object.name)
+    });
+    let removed = gone.map(|object| local.delete(&KIND, "", &object.name));
+    futures_util::future::try_join_all(removed).await.map(|_| ())
+}
+
+async fn ensure_one(local: &Local<'_>, wanted: &Value) -> Result<(), Failure> {
+    match local.get(&KIND, "", meta::name(wanted)) {
+        None => local.create(&KIND, wanted, "").await,
+        Some(current) => match revised(&current, wanted) {
+            Some(revised) => local.update(&KIND, &revised, "").await,
+            None => Ok(()),
+        },
+    }
+}
+
+/// The objects for what is served. What serves the objects themselves has none.
+fn wanted<'a>(served: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Value> {
+    let versions: BTreeSet<_> = served.filter(|(group, _)| *group != KIND.group).collect();
+    versions.into_iter().map(|(group, version)| object(group, version)).collect()
+}
+
+fn object(group: &str, version: &str) -> Value {
+    let mut object = KIND.named("", &format!("{version}.{group}"));
+    object.set(&["metadata", "labels", AUTO_MANAGED], "onstart");
+    if !group.is_empty() {
+        object.set(&["spec", "group"], group);
+    }
+    object.set(&["spec", "version"], version);
+    object.set(&["spec", "groupPriorityMinimum"], group_priority(group));
+    object.set(&["spec", "versionPriority"], version_priority(group, version));
+    object
+}
+
+fn group_priority(group: &str) -> i64 {
+    GROUPS.iter().find(|(known, _)| *known == group).map_or(1000, |(_, priority)| *priority)
+}
+
+fn version_priority(group: &str, version: &str) -> i64 {
+    let own = VERSIONS.iter().find(|(of, known, _)| (*of, *known) == (group, version));
+    own.map_or_else(|| usual_priority(version), |(.., priority)| *priority)
+}
+
+fn usual_priority(version: &str) -> i64 {
+    match version {
+        version if version.contains("alpha") => 1,
+        version if version.contains("beta") => 9,
+        _ => 15,
+    }
+}
+
+/// The object as it ought to be, if it is the server's and is not so. Pure.
+fn revised(current: &Value, wanted: &Value) -> Option<Value> {
+    let ours = current.str_at(&["metadata", "labels", AUTO_MANAGED]).is_some();
+    if !ours || current.get("spec") == wanted.get("spec") {
+        return None;
+    }
+    let mut revised = current.clone();
+    revised.set(&["spec"], wanted.get("spec").cloned().unwrap_or_default());
+    Some(revised)
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn every_version_served_has_one_but_that_of_the_objects_themselves() {
+        let served = [("apps", "v1"), ("apps", "v1"), ("", "v1"), (KIND.group, "v1"), ("autoscaling", "v2")];
+        let wanted = wanted(served.into_iter());
+        let names: Vec<_> = wanted.iter().map(meta::name).collect();
+        assert_eq!(names, ["v1.", "v1.apps", "v2.autoscaling"]);
+        assert_eq!(
+            wanted[0].get("spec"),
+            Some(&value!({
+            "version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}))
+        );
+        assert_eq!(
+            wanted[2].get("spec"),
+            Some(&value!({
+            "group": "autoscaling", "version": "v2", "groupPriorityMinimum": 17500, "versionPriority": 30}))
+        );
+    }
+
+    #[test]
+    fn versions_stand_where_versions_like_them_do() {
+        for (group, version, priority) in [
+            ("apps", "v1", 15),
+            ("batch", "v1beta1", 9),
+            ("storage.k8s.io", "v1alpha1", 1),
+            ("flowcontrol.apiserver.k8s.io", "v1", 21),
+        ] {
+            assert_eq!(version_priority(group, version), priority, "{group}/{version}");
+        }
+    }
+
+    #[test]
+    fn what_an_administrator_took_over_stays() {
+        let wanted = object("apps", "v1");
+        let mut changed = wanted.clone();
+        changed.set(&["spec", "versionPriority"], 1);
+        assert_eq!(revised(&changed, &wanted).and_then(|o| o.int_at(&["spec", "versionPriority"])), Some(15));
+        assert_eq!(revised(&wanted, &wanted), None);
+        changed.set(&["metadata", "labels"], Value::object());
+        assert_eq!(revised(&changed, &wanted), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The flags of a node, whatever else runs in its process. They are upstream's by name and meaning.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use corten_kubelet::{ManifestUrl, Manifests};
+
+use crate::server::parse_duration;
+
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "The node")]
+pub(crate) struct AgentFlags {
+    /// The socket of a container runtime such as unix:///run/containerd/containerd.sock [default: the one built in].
+    #[arg(long)]
+    pub(crate) container_runtime_endpoint: Option<String>,
+    /// The socket of the runtime's image service, if it is another.
+    #[arg(long, requires = "container_runtime_endpoint")]
+    pub(crate) image_service_endpoint: Option<String>,
+    /// Manifests of pods to run on this node, in a directory or a file; empty for none.
+    #[arg(long, default_value = "/etc/kubernetes/manifests")]
+    pod_manifest_path: PathBuf,
+    /// How often manifests are looked at although nothing was heard of them.
+    #[arg(long, default_value = "20s", value_parser = parse_duration)]
+    file_check_frequency: Duration,
+    /// Where manifests of pods to run on this node are served.
+    #[arg(long)]
+    manifest_url: Option<String>,
+    /// Headers to ask for them with, such as a:hello,b:again.
+    #[arg(long, value_delimiter = ',')]
+    manifest_url_header: Vec<String>,
+    /// How often they are asked for.
+    #[arg(long, default_value = "20s", value_parser = parse_duration)]
+    http_check_frequency: Duration,
+    /// Where anybody on this machine may ask whether the kubelet works; 0 for nowhere.
+    #[arg(long, default_value_t = 10248)]
+    healthz_port: u16,
+}
+
+impl AgentFlags {
+    /// Where the kubelet's health is asked for.
+    pub(crate) fn health(&self) -> Option<SocketAddr> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
+        (self.healthz_port != 0).then_some(address)
+    }
+
+    /// Where static pods come from.
+    pub(crate) fn manifests(&self) -> anyhow::Result<Manifests> {
+        let headers: Option<Vec<_>> = self.manifest_url_header.iter().map(|header| pair(header)).collect();
+        let headers =
+            headers.context("--manifest-url-header: a header has a name and a value, such as a:hello")?;
+        let url = self.manifest_url.as_deref().filter(|url| !url.is_empty());
+        let url = url.map(|url| ManifestUrl::parse(url, headers).map_err(anyhow::Error::msg));
+        Ok(Manifests {
+            path: Some(self.pod_manifest_path.clone()).filter(|path| !path.as_os_str().is_empty()),
+            file_check: self.file_check_frequency,
+            url: url.transpose().context("--manifest-url")?,
+            http_check: self.http_check_frequency,
+        })
+    }
+}
+
+/// A header as flags say it: `name:value`.
+pub(crate) fn pair(header: &str) -> Option<(String, String)> {
+    let (name, value) = header.split_once(':')?;
+    Some((name.trim().to_owned(), value.trim().to_owned()))
+}

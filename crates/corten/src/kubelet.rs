@@ -1,0 +1,196 @@
+//! `corten kubelet`: the node alone, on any Kubernetes API server.
+
+mod flags;
+mod serving;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use corten_base::Clock;
+use corten_client::{Client, Remote};
+use corten_kubelet::configuration::Configuration;
+use corten_kubelet::{ManifestUrl, Manifests, NodeOptions, Options, Parts, server};
+use corten_pki::parse_kubeconfig;
+use corten_reconcile::Manager;
+
+use crate::agent::{AGENT, host_name};
+use crate::node_runtime;
+use crate::server::{StopSignals, log_to_stderr, outward_address};
+
+pub(crate) use flags::Args;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    log_to_stderr();
+    args.warn();
+    let configuration = configuration(args)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let stop = StopSignals::install()?;
+        let kubelet = Kubelet::new(args, configuration)?;
+        let (manager, working) = kubelet.start().await?;
+        tokio::select! {
+            () = stop.wait() => tracing::info!("stopping"),
+            result = working => result?,
+        }
+        drop(manager);
+        Ok(())
+    })
+}
+
+/// What the file, the files beside it and the flags say together.
+fn configuration(args: &Args) -> anyhow::Result<Configuration> {
+    let mut whole = match &args.config {
+        Some(path) => read(path)?,
+        None => Configuration::default(),
+    };
+    if let Some(directory) = &args.config_dir {
+        for path in drop_ins(directory)? {
+            whole.overlay(&read(&path)?);
+        }
+    }
+    args.apply(&mut whole)?;
+    whole.complete();
+    whole.validate().context("the kubelet cannot be configured like this")?;
+    Ok(whole)
+}
+
+fn read(path: &Path) -> anyhow::Result<Configuration> {
+    let text = std::fs::read(path)
+        .with_context(|| format!("failed to load kubelet config file, path: {}", path.display()))?;
+    let (configuration, unknown) = Configuration::read(&text)
+        .with_context(|| format!("failed to load kubelet config file, path: {}", path.display()))?;
+    if !unknown.is_empty() {
+        let strict = unknown.join(", ");
+        tracing::warn!(path = %path.display(), strict, "Using lenient decoding as strict decoding failed");
+    }
+    Ok(configuration)
+}
+
+/// The files of a directory that add to the configuration, in order.
+fn drop_ins(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("reading {}", directory.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "conf") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A kubelet that knows all it needs to begin.
+struct Kubelet<'a> {
+    args: &'a Args,
+    configuration: Configuration,
+    name: String,
+    addresses: Vec<IpAddr>,
+    client: Client,
+}
+
+impl Kubelet<'_> {
+    fn new(args: &Args, configuration: Configuration) -> anyhow::Result<Kubelet<'_>> {
+        let name = match args.hostname_override.as_deref().unwrap_or_default().trim() {
+            "" => host_name(),
+            name => name.to_lowercase(),
+        };
+        let addresses = match args.node_ip.as_slice() {
+            [] => vec![
+                outward_address(false)
+                    .or_else(|| outward_address(true))
+                    .context("this machine is on no network; say with --node-ip how it is reached")?,
+            ],
+            given => given.to_vec(),
+        };
+        let Some(path) = &args.kubeconfig else {
+            bail!("--kubeconfig says which server to work on; give one");
+        };
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
+        let remote =
+            Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
+        let client = Client::new(Arc::new(remote), AGENT);
+        Ok(Kubelet { args, configuration, name, addresses, client })
+    }
+
+    /// Starts it; the manager and the work have to be kept.
+    async fn start(
+        self,
+    ) -> anyhow::Result<(Manager, impl Future<Output = Result<(), corten_container::Error>>)> {
+        let clock = Clock::real();
+        let containers = match self.configuration.text("containerRuntimeEndpoint") {
+            "" => {
+                let network = self.args.pod_network == "built-in";
+                node_runtime::native(&self.args.data_dir, network, clock.clone()).await?
+            }
+            endpoint => {
+                let images = self.configuration.text("imageServiceEndpoint");
+                node_runtime::remote(endpoint, Some(images).filter(|images| !images.is_empty()))?
+            }
+        };
+        let api = serving::options(self.args, &self.configuration, &self.name, &self.addresses)?;
+        let api = match self.configuration.bool("enableServer") {
+            true => Some(server::bind(&api).await.context("serving the kubelet's API")?),
+            false => None,
+        };
+        let same = self.client.clone();
+        let manager = Manager::new(self.client.clone(), Box::new(move |_| same.clone()), clock.clone());
+        let parts = Parts {
+            runtime: containers.runtime,
+            images: containers.images,
+            client: self.client.clone(),
+            recorder: manager.recorder().clone(),
+            clock,
+        };
+        let options = self.options()?;
+        tracing::info!(node = options.node_name, "the kubelet begins");
+        Ok((manager, corten_kubelet::run_and_serve(parts, options, api)))
+    }
+
+    fn options(&self) -> anyhow::Result<Options> {
+        let configuration = &self.configuration;
+        let text = |path: &str| configuration.text(path).to_owned();
+        let period = |path: &str| configuration.duration(path).unwrap_or_default();
+        let url = match configuration.text("staticPodURL") {
+            "" => None,
+            url => Some(
+                ManifestUrl::parse(url, configuration.manifest_headers())
+                    .map_err(anyhow::Error::msg)
+                    .context("staticPodURL (--manifest-url)")?,
+            ),
+        };
+        let path = configuration.text("staticPodPath");
+        Ok(Options {
+            node_name: self.name.clone(),
+            addresses: self.addresses.iter().map(ToString::to_string).collect(),
+            root_dir: self.args.root_dir.clone(),
+            log_dir: PathBuf::from(configuration.text("podLogsDir")),
+            cluster_dns: configuration.texts("clusterDNS"),
+            cluster_domain: text("clusterDomain"),
+            manifests: Manifests {
+                path: (!path.is_empty()).then(|| PathBuf::from(path)),
+                file_check: period("fileCheckFrequency"),
+                url,
+                http_check: period("httpCheckFrequency"),
+            },
+            node: NodeOptions {
+                register: configuration.bool("registerNode"),
+                labels: self.args.labels()?,
+                taints: self.args.taints(configuration),
+                provider_id: text("providerID"),
+                max_pods: configuration.int("maxPods"),
+                lease: std::time::Duration::from_secs(
+                    u64::try_from(configuration.int("nodeLeaseDurationSeconds")).unwrap_or_default(),
+                ),
+                update: period("nodeStatusUpdateFrequency"),
+                report: period("nodeStatusReportFrequency"),
+            },
+            resolver: Some(PathBuf::from(configuration.text("resolvConf"))),
+            configuration: Some(configuration.tree()),
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Whom the metrics of cgroups are about: the node, all pods, each class, each pod, each sandbox, each container.
+
+use corten_container::native::usage::{self, Folder, Usage};
+use corten_container::{ContainerFilter, ContainerState, PodSandboxFilter, PodSandboxState};
+use jiff::Timestamp;
+
+use crate::machine::Machine;
+use crate::pod::HostNamespace;
+use crate::resources::{self, Qos};
+use crate::stats::{self, Interface};
+
+/// One cgroup, whose it is, and what it uses.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    /// The cgroup's path.
+    pub(super) id: String,
+    pub(super) image: String,
+    /// As the runtime names it.
+    pub(super) name: String,
+    pub(super) container: String,
+    pub(super) namespace: String,
+    pub(super) pod: String,
+    pub(super) started: Timestamp,
+    pub(super) usage: Usage,
+    pub(super) interfaces: Vec<Interface>,
+}
+
+impl Subject {
+    /// The labels of all its samples, in order of their names.
+    pub(super) fn labels(&self) -> [(&str, &str); 6] {
+        [
+            ("container", &self.container),
+            ("id", &self.id),
+            ("image", &self.image),
+            ("name", &self.name),
+            ("namespace", &self.namespace),
+            ("pod", &self.pod),
+        ]
+    }
+}
+
+/// Everybody, in the order of the tree.
+pub(super) async fn all(machine: &Machine) -> corten_container::Result<Vec<Subject>> {
+    let booted = stats::boot_time().unwrap_or_default();
+    let read = |path: &str| usage::read(&Folder { cgroups: machine.cgroups.hierarchies(), path });
+    let group = |path: &str| Subject {
+        id: path.to_owned(),
+        usage: read(path),
+        started: booted,
+        ..Subject::default()
+    };
+    let mut found =
+        vec![Subject { interfaces: stats::interfaces("/proc/net/dev").unwrap_or_default(), ..group("/") }];
+    found.push(group("/kubepods"));
+    for class in [Qos::Burstable, Qos::BestEffort] {
+        found.push(group(&format!("/kubepods/{}", class.cgroup())));
+    }
+    let sandboxes = machine.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await?;
+    let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
+    let containers = machine.runtime.list_containers(&filter).await?;
+    for pod in machine.pods.all() {
+        let cgroup = resources::cgroup_of(&pod);
+        let of_pod = |path: String, started: Timestamp| Subject {
+            usage: read(&path),
+            id: path,
+            namespace: pod.namespace().to_owned(),
+            pod: pod.name().to_owned(),
+            started,
+            ..Subject::default()
+        };
+        let own =
+            sandboxes.iter().filter(|s| s.metadata.uid == pod.uid() && s.state == PodSandboxState::Ready);
+        for sandbox in own {
+            found.push(of_pod(cgroup.clone(), sandbox.created_at));
+            let path = format!("{cgroup}/{}", sandbox.id);
+            let interfaces = match pod.uses_host(HostNamespace::Network) {
+                true => Vec::new(),
+                false => interfaces_in(machine, &path),
+            };
+            let subject = of_pod(path, sandbox.created_at);
+            found.push(Subject { name: sandbox.id.clone(), interfaces, ..subject });
+            for container in containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id) {
+                found.push(Subject {
+                    image: container.image.image.clone(),
+                    name: container.id.clone(),
+                    container: container.metadata.name.clone(),
+                    ..of_pod(format!("{cgroup}/{}", container.id), container.created_at)
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The interfaces as a process in a cgroup sees them.
+fn interfaces_in(machine: &Machine, cgroup: &str) -> Vec<Interface> {
+    let processes = machine.cgroups.hierarchies().processes(cgroup);
+    let table = processes.first().map(|process| format!("/proc/{process}/net/dev"));
+    table.and_then(|table| stats::interfaces(&table)).unwrap_or_default()
+}

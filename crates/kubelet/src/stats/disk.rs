@@ -1,0 +1,124 @@
+//! File systems and folders: how full they are.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// How long what a folder holds is remembered: to walk through it takes time.
+const REMEMBER: Duration = Duration::from_secs(60);
+
+/// A file system, or what a part of one takes of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FsStats {
+    pub(crate) at: Timestamp,
+    pub(crate) available: u64,
+    pub(crate) capacity: u64,
+    pub(crate) used: u64,
+    pub(crate) inodes_free: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_used: u64,
+}
+
+impl FsStats {
+    /// The same file system, and what of it is used by a part.
+    pub(crate) fn with_used(&self, used: Measured) -> FsStats {
+        FsStats { used: used.bytes, inodes_used: used.inodes, ..self.clone() }
+    }
+}
+
+/// What a folder holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+impl Measured {
+    pub(crate) fn and(self, other: Measured) -> Measured {
+        Measured { bytes: self.bytes + other.bytes, inodes: self.inodes + other.inodes }
+    }
+}
+
+/// The file system that a path is on.
+pub(crate) fn file_system(path: &Path, now: Timestamp) -> Option<FsStats> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    Some(FsStats {
+        at: now,
+        available: bytes(stat.f_bavail),
+        capacity: bytes(stat.f_blocks),
+        used: bytes(stat.f_blocks.saturating_sub(stat.f_bfree)),
+        inodes_free: stat.f_ffree,
+        inodes: stat.f_files,
+        inodes_used: stat.f_files.saturating_sub(stat.f_ffree),
+    })
+}
+
+/// What a folder and everything below it takes. Blocks; links are not followed.
+pub(crate) fn measure(folder: &Path) -> Measured {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(own) = std::fs::symlink_metadata(folder) else { return Measured::default() };
+    let mut found = Measured { bytes: own.blocks() * 512, inodes: 1 };
+    let mut folders = if own.is_dir() { vec![folder.to_owned()] } else { Vec::new() };
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            if data.dev() != own.dev() {
+                continue;
+            }
+            // A file of several names is counted with each: it is rare, and remembering all is dear.
+            found = found.and(Measured { bytes: data.blocks() * 512, inodes: 1 });
+            if data.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Folders that were measured lately.
+#[derive(Debug, Default)]
+pub(super) struct Folders(HashMap<PathBuf, (Timestamp, Measured)>);
+
+impl Folders {
+    pub(super) fn known(&self, folder: &Path, now: Timestamp) -> Option<Measured> {
+        let (at, measured) = self.0.get(folder)?;
+        (now.duration_since(*at) < REMEMBER.try_into().unwrap_or_default()).then_some(*measured)
+    }
+
+    pub(super) fn learn(&mut self, folder: PathBuf, now: Timestamp, measured: Measured) {
+        let fresh = |at: &Timestamp| now.duration_since(*at) < REMEMBER.try_into().unwrap_or_default();
+        self.0.retain(|_, (at, _)| fresh(at));
+        self.0.insert(folder, (now, measured));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_measured_with_all_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
+        let found = measure(folder.path());
+        assert_eq!(found.inodes, 4);
+        assert!((100_000..200_000).contains(&found.bytes), "{found:?}");
+        assert_eq!(measure(&folder.path().join("none")), Measured::default());
+    }
+
+    #[test]
+    fn what_was_measured_is_remembered_for_a_while() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let mut folders = Folders::default();
+        let measured = Measured { bytes: 1, inodes: 1 };
+        folders.learn("/a".into(), at(0), measured);
+        assert_eq!(folders.known(Path::new("/a"), at(59)), Some(measured));
+        assert_eq!(folders.known(Path::new("/a"), at(60)), None);
+        assert_eq!(folders.known(Path::new("/b"), at(0)), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! What the API says, as far as it concerns the proxy, and which Services something changed for since it was last asked.
+//!
+//! A change that means nothing for packets, such as an annotation's, changes nothing here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use corten_api::{Str, Value, meta};
+use corten_client::{Change, Key};
+use corten_net::Cidr;
+use jiff::Timestamp;
+
+use crate::endpoints::{Endpoint, Slice, merge, service_of};
+use crate::node::NodeState;
+use crate::route::{Node, Routed, route};
+use crate::service::Service;
+
+const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+#[derive(Debug, Default)]
+pub struct Inputs {
+    services: HashMap<Key, Service>,
+    /// By Service and name.
+    slices: HashMap<Key, BTreeMap<Str, Slice>>,
+    service_cidrs: BTreeMap<Str, Vec<Cidr>>,
+    pub node: NodeState,
+    changed: BTreeSet<Key>,
+    /// Something changed that concerns all Services.
+    changed_all: bool,
+    /// When the changes began that were seen since.
+    triggers: Vec<Timestamp>,
+    /// How many changes were seen, ever.
+    pub service_changes: u64,
+    pub endpoint_changes: u64,
+}
+
+/// What changed since the last time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    pub services: BTreeSet<Key>,
+    pub triggers: Vec<Timestamp>,
+}
+
+impl Inputs {
+    /// Takes in a change of a Service; whether it means anything.
+    pub fn service(&mut self, change: &Change) -> bool {
+        let key = &change.object().key;
+        let new = change.new.as_ref().and_then(|object| Service::of(&object.tree()));
+        if self.services.get(key) == new.as_ref() {
+            return false;
+        }
+        match new {
+            Some(service) => drop(self.services.insert(key.clone(), service)),
+            None => drop(self.services.remove(key)),
+        }
+        self.service_changes += 1;
+        self.changed.insert(key.clone());
+        true
+    }
+
+    /// Takes in a change of an EndpointSlice; whether it means anything.
+    pub fn slice(&mut self, change: &Change) -> bool {
+        let name = &change.object().key.name;
+        let tree = change.new.as_ref().map(|object| object.tree());
+        let owner = |tree: &Value| service_of(tree).map(|service| Key::new(meta::namespace(tree), service));
+        let new = tree.as_ref().and_then(|tree| Some((owner(tree)?, Slice::of(tree)?)));
+        let old = change.old.as_ref().and_then(|object| owner(&object.tree()));
+        let moved = old.filter(|old| new.as_ref().is_none_or(|(owner, _)| owner != old));
+        let mut means_something = moved.is_some_and(|old| self.put_slice(old, name, None));
+        if let Some((service, slice)) = new {
+            means_something |= self.put_slice(service, name, Some(slice));
+        }
+        if means_something {
+            self.endpoint_changes += 1;
+            self.triggers.extend(tree.as_ref().and_then(triggered));
+        }
+        means_something
+    }
+
+    /// Takes in a change of a ServiceCIDR.
+    pub fn service_cidr(&mut self, change: &Change) -> bool {
+        let name = &change.object().key.name;
+        let cidrs = change.new.as_ref().map(|object| {
+            let tree = object.tree();
+            let cidrs = tree.items_at(&["spec", "cidrs"]).iter();
+            cidrs.filter_map(|cidr| cidr.as_str()?.parse().ok()).collect::<Vec<Cidr>>()
+        });
+        if self.service_cidrs.get(name) == cidrs.as_ref() {
+            return false;
+        }
+        match cidrs {
+            Some(cidrs) => drop(self.service_cidrs.insert(name.clone(), cidrs)),
+            None => drop(self.service_cidrs.remove(name)),
+        }
+        true
+    }
+
+    /// Takes in a change of this node.
+    pub fn node(&mut self, change: &Change) -> bool {
+        let new = change.new.as_ref().map(|object| NodeState::of(&object.tree())).unwrap_or_default();
+        if self.node == new {
+            return false;
+        }
+        self.changed_all |= self.node.facts != new.facts;
+        self.node = new;
+        true
+    }
+
+    fn put_slice(&mut self, service: Key, name: &Str, slice: Option<Slice>) -> bool {
+        let slices = self.slices.entry(service.clone()).or_default();
+        let is_same = slices.get(name) == slice.as_ref();
+        match slice {
+            Some(slice) => drop(slices.insert(name.clone(), slice)),
+            None => drop(slices.remove(name)),
+        }
+        if slices.is_empty() {
+            self.slices.remove(&service);
+        }
+        if !is_same {
+            self.changed.insert(service);
+        }
+        !is_same
+    }
+
+    /// Where Services' addresses of a family come from.
+    pub fn service_cidrs(&self, ipv4: bool) -> Vec<Cidr> {
+        self.service_cidrs.values().flatten().copied().filter(|cidr| cidr.is_ipv4() == ipv4).collect()
+    }
+
+    /// What changed since this was last called.
+    pub fn take_changed(&mut self) -> Changed {
+        let mut services = std::mem::take(&mut self.changed);
+        if std::mem::take(&mut self.changed_all) {
+            services.extend(self.services.keys().cloned());
+        }
+        Changed { services, triggers: std::mem::take(&mut self.triggers) }
+    }
+
+    /// How many Services something changed for.
+    pub fn pending(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// A Service's ports and where they lead; none if it has none of this family.
+    pub fn routed(&self, key: &Key, ipv4: bool, node: &Node) -> Vec<Routed> {
+        let Some(service) = self.services.get(key) else { return Vec::new() };
+        let mut endpoints = self.endpoints(key, ipv4, node);
+        let ports = service.ports(key, ipv4).map(|port| {
+            let found = endpoints.remove(&(port.name.port.clone(), port.name.protocol));
+            route(port, &found.unwrap_or_default(), node)
+        });
+        ports.collect()
+    }
+
+    /// Where load balancers ask for a Service, and how many of its pods on this node are ready.
+    pub fn health(&self, key: &Key, ipv4: bool, node: &Node) -> Option<(u16, usize)> {
+        let port = self.services.get(key)?.health_check_port()?;
+        let endpoints = self.endpoints(key, ipv4, node);
+        let ready = endpoints.values().flatten().filter(|endpoint| endpoint.local && endpoint.ready);
+        let ready: HashSet<_> = ready.map(|endpoint| endpoint.address.ip()).collect();
+        Some((port, ready.len()))
+    }
+
+    fn endpoints(
+        &self,
+        key: &Key,
+        ipv4: bool,
+        node: &Node,
+    ) -> BTreeMap<(Str, corten_net::Protocol), Vec<Endpoint>> {
+        let slices = self.slices.get(key).into_iter().flat_map(BTreeMap::values);
+        merge(slices, ipv4, &node.name)
+    }
+}
+
+/// When what a slice tells of began.
+fn triggered(slice: &Value) -> Option<Timestamp> {
+    slice.str_at(&["metadata", "annotations", TRIGGERED])?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

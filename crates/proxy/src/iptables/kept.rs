@@ -1,0 +1,181 @@
+//! What is in the tables, and what has to be written for them to be what Services want now.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use corten_client::Key;
+
+use super::names::is_of_service;
+use super::service::{MARK_MASQUERADE, Shared, Wanted};
+use crate::base::Base;
+
+pub(crate) const FORWARD: &str = "KUBE-FORWARD";
+pub(crate) const POSTROUTING: &str = "KUBE-POSTROUTING";
+pub(crate) const FIREWALL: &str = "KUBE-FIREWALL";
+
+const FILTER: [Shared; 4] =
+    [Shared::FilterServices, Shared::FilterExternalServices, Shared::FilterNodePorts, Shared::FilterFirewall];
+const NAT: [Shared; 2] = [Shared::NatServices, Shared::NatNodePorts];
+
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    services: BTreeMap<Key, Wanted>,
+    /// Chains that have to be written, and chains that have to go.
+    changed: BTreeSet<String>,
+    gone: BTreeSet<String>,
+}
+
+/// How many rules there are, and how many of them are to be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    pub filter: usize,
+    pub nat: usize,
+    pub nat_written: usize,
+}
+
+impl Kept {
+    /// Takes in what Services want now.
+    pub fn change(&mut self, services: impl IntoIterator<Item = (Key, Wanted)>) {
+        for (service, wanted) in services {
+            let had = self.services.remove(&service).unwrap_or_default();
+            for (chain, rules) in &wanted.own {
+                if had.own.get(chain) != Some(rules) {
+                    self.changed.insert(chain.clone());
+                }
+                self.gone.remove(chain);
+            }
+            for chain in had.own.into_keys().filter(|chain| !wanted.own.contains_key(chain)) {
+                self.changed.remove(&chain);
+                self.gone.insert(chain);
+            }
+            if wanted != Wanted::default() {
+                self.services.insert(service, wanted);
+            }
+        }
+    }
+
+    /// Everything has to be written; `found` are the chains that are there.
+    pub fn distrust<'a>(&mut self, found: impl Iterator<Item = &'a str>) {
+        let wanted: BTreeSet<&String> = self.services.values().flat_map(|wanted| wanted.own.keys()).collect();
+        let found = found.filter(|chain| is_of_service(chain)).map(str::to_owned);
+        self.gone = found.filter(|chain| !wanted.contains(chain)).collect();
+        self.changed = wanted.into_iter().cloned().collect();
+    }
+
+    /// It has been written.
+    pub fn written(&mut self) {
+        self.changed.clear();
+        self.gone.clear();
+    }
+
+    pub fn count(&self) -> Count {
+        let shared = |chains: &[Shared]| -> usize {
+            let wanted = self.services.values().flat_map(|wanted| &wanted.shared);
+            wanted.filter(|(chain, _)| chains.contains(chain)).map(|(_, rules)| rules.len()).sum()
+        };
+        let own = || self.services.values().flat_map(|wanted| &wanted.own);
+        let changed = own().filter(|(chain, _)| self.changed.contains(*chain));
+        let nat = shared(&NAT);
+        Count {
+            filter: shared(&FILTER),
+            nat: nat + own().map(|(_, rules)| rules.len()).sum::<usize>(),
+            nat_written: nat + changed.map(|(_, rules)| rules.len()).sum::<usize>(),
+        }
+    }
+
+    /// What `iptables-restore` is to read.
+    pub fn text(&self, base: &Base) -> String {
+        let mut out = String::from("*filter\n");
+        let mut put = |line: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{line}");
+        };
+        for chain in FILTER.map(Shared::name).into_iter().chain([FORWARD]) {
+            put(&header(chain));
+        }
+        if base.ipv4 && base.localhost_node_ports {
+            put(&header(FIREWALL));
+            put(&guard_loopback());
+        }
+        self.shared(&FILTER, &mut put);
+        forward(base).iter().for_each(|line| put(line));
+        put("COMMIT\n*nat");
+        for chain in NAT.map(Shared::name).into_iter().chain([POSTROUTING, MARK_MASQUERADE]) {
+            put(&header(chain));
+        }
+        self.changed.iter().chain(&self.gone).for_each(|chain| put(&header(chain)));
+        masquerade(base).iter().for_each(|line| put(line));
+        self.shared(&NAT, &mut put);
+        let own: HashMap<&String, &Vec<String>> =
+            self.services.values().flat_map(|wanted| &wanted.own).collect();
+        for chain in &self.changed {
+            for rule in own.get(chain).into_iter().copied().flatten() {
+                put(&format!("-A {chain} {rule}"));
+            }
+        }
+        self.gone.iter().for_each(|chain| put(&format!("-X {chain}")));
+        node_ports(base).iter().for_each(|line| put(line));
+        put("COMMIT");
+        out
+    }
+
+    fn shared(&self, chains: &[Shared], put: &mut impl FnMut(&str)) {
+        for chain in chains {
+            let rules = self.services.values().filter_map(|wanted| wanted.shared.get(chain)).flatten();
+            rules.for_each(|rule| put(&format!("-A {} {rule}", chain.name())));
+        }
+    }
+}
+
+/// Names a chain and leaves nothing in it.
+fn header(chain: &str) -> String {
+    format!(":{chain} - [0:0]")
+}
+
+/// The way to node ports over loopback is open; others must not take it.
+fn guard_loopback() -> String {
+    let why = "-m comment --comment \"block incoming localnet connections\"";
+    let outside = "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT";
+    format!("-A {FIREWALL} {why} {outside} -j DROP")
+}
+
+fn forward(base: &Base) -> [String; 3] {
+    let mark = format!("{:#x}", base.masquerade_mark);
+    let why = "-m comment --comment \"kubernetes forwarding";
+    [
+        format!("-A {FORWARD} -m conntrack --ctstate INVALID -j DROP"),
+        format!("-A {FORWARD} {why} rules\" -m mark --mark {mark}/{mark} -j ACCEPT"),
+        format!("-A {FORWARD} {why} conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
+    ]
+}
+
+fn masquerade(base: &Base) -> [String; 4] {
+    let mark = format!("{:#x}", base.masquerade_mark);
+    let why = "-m comment --comment \"kubernetes service traffic requiring SNAT\"";
+    [
+        format!("-A {POSTROUTING} -m mark ! --mark {mark}/{mark} -j RETURN"),
+        format!("-A {POSTROUTING} -j MARK --xor-mark {mark}"),
+        format!("-A {POSTROUTING} {why} -j MASQUERADE --random-fully"),
+        format!("-A {MARK_MASQUERADE} -j MARK --or-mark {mark}"),
+    ]
+}
+
+/// Comes after everything else that Services have addresses for.
+fn node_ports(base: &Base) -> Vec<String> {
+    let why = "-m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this chain\"";
+    let rule = |to: &str| format!("-A KUBE-SERVICES {why} {to}-j KUBE-NODEPORTS");
+    let Some(addresses) = &base.node_port_addresses else {
+        let but = match (base.ipv4, base.localhost_node_ports) {
+            (true, true) => "",
+            (true, false) => "! -d 127.0.0.0/8 ",
+            (false, _) => "! -d ::1/128 ",
+        };
+        return vec![rule(&format!("-m addrtype --dst-type LOCAL {but}"))];
+    };
+    let can_be = |address: &&IpAddr| !address.is_loopback() || base.ipv4 && base.localhost_node_ports;
+    addresses.iter().filter(can_be).map(|address| rule(&format!("-d {address} "))).collect()
+}
+
+#[cfg(test)]
+mod tests;

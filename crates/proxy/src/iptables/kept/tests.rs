@@ -1,0 +1,83 @@
+use super::*;
+use crate::testing::base;
+
+fn service(name: &str, rules: &[&str]) -> (Key, Wanted) {
+    let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+    let chain = format!("KUBE-SVC-{name}");
+    let wanted = Wanted {
+        shared: [(Shared::NatServices, vec![format!("-d {name} -j {chain}")])].into(),
+        own: [(chain, rules)].into(),
+    };
+    (Key::new("n", name), wanted)
+}
+
+fn lines(kept: &Kept) -> Vec<String> {
+    kept.text(&base()).lines().filter(|line| line.contains("KUBE-SVC-")).map(str::to_owned).collect()
+}
+
+#[test]
+fn only_changed_chains_are_written_and_all_shared_ones() {
+    let mut kept = Kept::default();
+    kept.change([service("A", &["-j X"]), service("B", &["-j Y"])]);
+    assert_eq!(
+        lines(&kept),
+        [
+            ":KUBE-SVC-A - [0:0]",
+            ":KUBE-SVC-B - [0:0]",
+            "-A KUBE-SERVICES -d A -j KUBE-SVC-A",
+            "-A KUBE-SERVICES -d B -j KUBE-SVC-B",
+            "-A KUBE-SVC-A -j X",
+            "-A KUBE-SVC-B -j Y",
+        ]
+    );
+    kept.written();
+    kept.change([service("A", &["-j X"]), service("B", &["-j Z"])]);
+    assert_eq!(
+        lines(&kept),
+        [
+            ":KUBE-SVC-B - [0:0]",
+            "-A KUBE-SERVICES -d A -j KUBE-SVC-A",
+            "-A KUBE-SERVICES -d B -j KUBE-SVC-B",
+            "-A KUBE-SVC-B -j Z",
+        ]
+    );
+    assert_eq!(kept.count(), Count { filter: 0, nat: 4, nat_written: 3 });
+}
+
+#[test]
+fn chains_that_nobody_wants_go() {
+    let mut kept = Kept::default();
+    kept.change([service("A", &["-j X"])]);
+    kept.written();
+    kept.change([(Key::new("n", "A"), Wanted::default())]);
+    assert_eq!(lines(&kept), [":KUBE-SVC-A - [0:0]", "-X KUBE-SVC-A"]);
+    kept.change([service("A", &["-j X"])]);
+    assert!(!lines(&kept).contains(&"-X KUBE-SVC-A".to_owned()), "it came back in time");
+}
+
+#[test]
+fn what_an_earlier_process_left_goes_and_others_stay() {
+    let mut kept = Kept::default();
+    kept.change([service("A", &["-j X"])]);
+    kept.written();
+    kept.distrust(["KUBE-SVC-A", "KUBE-SVC-OLD", "DOCKER", "PREROUTING"].into_iter());
+    let text = kept.text(&base());
+    assert!(text.contains("-X KUBE-SVC-OLD") && text.contains("-A KUBE-SVC-A -j X"));
+    assert!(!text.contains("DOCKER") && !text.contains("-X KUBE-SVC-A"));
+}
+
+#[test]
+fn node_ports_come_last_and_may_be_open_at_some_addresses() {
+    let last = |base: &Base| -> Vec<String> {
+        let text = Kept::default().text(base);
+        let rules = text.lines().filter(|line| line.ends_with("-j KUBE-NODEPORTS"));
+        rules.map(|rule| rule.rsplit_once('"').unwrap().1.trim().to_owned()).collect()
+    };
+    assert_eq!(last(&base()), ["-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"]);
+    let closed = Base { localhost_node_ports: false, ..base() };
+    assert_eq!(last(&closed), ["-m addrtype --dst-type LOCAL ! -d 127.0.0.0/8 -j KUBE-NODEPORTS"]);
+    let some = Base { node_port_addresses: Some(vec!["192.0.2.1".parse().unwrap()]), ..base() };
+    assert_eq!(last(&some), ["-d 192.0.2.1 -j KUBE-NODEPORTS"]);
+    let six = Base { ipv4: false, ..base() };
+    assert_eq!(last(&six), ["-m addrtype --dst-type LOCAL ! -d ::1/128 -j KUBE-NODEPORTS"]);
+}

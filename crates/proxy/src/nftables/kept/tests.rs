@@ -1,0 +1,141 @@
+use std::net::IpAddr;
+
+use super::*;
+use crate::nftables::service::Map;
+
+fn key(name: &str) -> Key {
+    Key::new("n", name)
+}
+
+fn entry(last: u8) -> Entry {
+    Entry {
+        map: Map::ServiceIps,
+        address: Some(IpAddr::from([10, 96, 0, last])),
+        port: Some((Protocol::Tcp, 80)),
+    }
+}
+
+fn verdict(chain: &str) -> Option<Verdict> {
+    Some(Verdict::Goto(chain.to_owned()))
+}
+
+/// A Service with one entry and one chain of its name.
+fn service(name: &str, last: u8, targets: &[&str]) -> (Key, Wanted) {
+    let targets = targets.iter().map(|target| target.parse().unwrap()).collect();
+    let wanted = Wanted {
+        entries: [(entry(last), verdict(name))].into(),
+        chains: [(name.to_owned(), vec![Rule::Redirect(Protocol::Tcp, targets)])].into(),
+        affinity: BTreeMap::new(),
+    };
+    (key(name), wanted)
+}
+
+const TWO: [&str; 2] = ["10.244.0.1:80", "10.244.0.2:80"];
+
+#[test]
+fn a_new_service_is_added_and_nothing_else() {
+    let mut kept = Kept::default();
+    kept.change((0..100).map(|n| service(&format!("s{n}"), n, &TWO)));
+    let changes = kept.change([service("new", 200, &TWO)]);
+    assert_eq!(changes.new_chains, ["new"]);
+    assert_eq!(changes.added, [(entry(200), verdict("new"))]);
+    let numbers = Numbers { first: 200, count: 2, chains: false };
+    assert_eq!(changes.rules, [("new".to_owned(), Placed::RedirectAny(Protocol::Tcp, numbers))]);
+    let numbered: Vec<u32> = changes.numbered.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbered, [200, 201]);
+    assert!(changes.flushed.is_empty() && changes.removed.is_empty());
+}
+
+#[test]
+fn what_is_as_it_was_is_not_touched() {
+    let mut kept = Kept::default();
+    kept.change([service("s", 1, &TWO)]);
+    assert!(kept.change([service("s", 1, &TWO)]).is_empty());
+}
+
+#[test]
+fn a_changed_endpoint_is_one_chain_and_new_numbers() {
+    let mut kept = Kept::default();
+    kept.change([service("s", 1, &TWO)]);
+    let changes = kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.3:80", "10.244.0.4:80"])]);
+    assert_eq!(changes.flushed, ["s"]);
+    assert!(changes.new_chains.is_empty() && changes.added.is_empty() && changes.removed.is_empty());
+    assert_eq!(changes.numbered.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 4]);
+    let stale = kept.take_stale();
+    assert_eq!(stale.endpoints, [Numbers { first: 0, count: 2, chains: false }]);
+    assert!(stale.chains.is_empty() && !kept.has_stale());
+}
+
+#[test]
+fn a_service_that_goes_leaves_an_empty_chain_for_later() {
+    let mut kept = Kept::default();
+    kept.change([service("s", 1, &TWO)]);
+    let changes = kept.change([(key("s"), Wanted::default())]);
+    assert_eq!((changes.flushed, changes.removed), (vec!["s".to_owned()], vec![entry(1)]));
+    assert!(kept.has_stale());
+    let changes = kept.change([service("s", 1, &TWO)]);
+    assert_eq!(changes.new_chains, ["s"]);
+    assert!(kept.take_stale().chains.is_empty(), "it came back in time");
+}
+
+#[test]
+fn who_comes_first_has_what_two_want() {
+    let mut kept = Kept::default();
+    kept.change([service("b", 1, &TWO)]);
+    let changes = kept.change([service("a", 1, &TWO)]);
+    assert_eq!((changes.removed, changes.added), (vec![entry(1)], vec![(entry(1), verdict("a"))]));
+    let changes = kept.change([service("c", 1, &TWO)]);
+    assert!(changes.removed.is_empty() && changes.added.is_empty());
+    let changes = kept.change([(key("a"), Wanted::default())]);
+    assert_eq!((changes.removed, changes.added), (vec![entry(1)], vec![(entry(1), verdict("b"))]));
+}
+
+#[test]
+fn what_passes_from_one_to_another_at_once_is_not_removed_before_it_is_there() {
+    let mut kept = Kept::default();
+    let changes = kept.change([service("b", 1, &TWO), service("a", 1, &TWO)]);
+    assert_eq!((changes.removed, changes.added), (vec![], vec![(entry(1), verdict("a"))]));
+    let changes = kept.change([(key("a"), Wanted::default()), (key("b"), Wanted::default())]);
+    assert_eq!((changes.removed, changes.added), (vec![entry(1)], vec![]));
+}
+
+#[test]
+fn everything_is_what_an_empty_table_needs() {
+    let mut kept = Kept::default();
+    kept.change([service("a", 1, &TWO), service("b", 2, &["10.244.0.1:80"])]);
+    kept.change([service("a", 1, &["10.244.0.9:80", "10.244.0.8:80"])]);
+    let everything = kept.everything();
+    assert_eq!(everything.added, [(entry(1), verdict("a")), (entry(2), verdict("b"))]);
+    assert!(everything.flushed.is_empty() && everything.removed.is_empty() && !kept.has_stale());
+    assert_eq!(everything.numbered.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_set_that_shall_remember_longer_is_made_anew() {
+    let sticky = |seconds| {
+        let timeout = Duration::from_secs(seconds);
+        let rules = vec![Rule::Remember { set: "affinity-x".to_owned(), timeout }];
+        let wanted = Wanted {
+            chains: [("endpoint-x".to_owned(), rules)].into(),
+            affinity: [("affinity-x".to_owned(), timeout)].into(),
+            ..Wanted::default()
+        };
+        (key("s"), wanted)
+    };
+    let mut kept = Kept::default();
+    kept.change([sticky(10)]);
+    let changes = kept.change([sticky(20)]);
+    assert_eq!(changes.forgotten_sets, ["affinity-x"]);
+    assert_eq!(changes.new_sets, [("affinity-x".to_owned(), Duration::from_secs(20))]);
+    assert_eq!(changes.flushed, ["endpoint-x"], "whoever looks at it is written anew");
+}
+
+#[test]
+fn numbers_run_out_once() {
+    let mut kept = Kept { next: u32::MAX - 1, ..Kept::default() };
+    kept.change([service("s", 1, &TWO), service("t", 2, &TWO)]);
+    assert!(kept.is_exhausted());
+    let everything = kept.everything();
+    assert_eq!(everything.numbered.len(), 4);
+    assert!(!kept.is_exhausted());
+}

@@ -1,0 +1,293 @@
+//! Follows the API, keeps the rules up to date and tells how it goes: the one place where things are done.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corten_base::{Backoff, Clock};
+use corten_client::{Change, kinds};
+use corten_net::namespace::Namespace;
+use corten_reconcile::Manager;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::config::{Config, Mode};
+use crate::engine::{Engine, Outcome, Synced};
+use crate::health::{self, Answer, Answers, Health, ServiceHealth};
+use crate::inputs::Inputs;
+use crate::metrics::{Metric, Metrics, family};
+
+/// Some kernels take a while to notice that nothing leads to a chain any more.
+const STALE: Duration = Duration::from_secs(1);
+/// Everything is written anew so often, in case somebody else meddled.
+const FULL: Duration = Duration::from_secs(3600);
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+
+/// A running proxy.
+pub struct Proxy {
+    inputs: Mutex<Inputs>,
+    wake: Notify,
+    metrics: Metrics,
+    health: Arc<Health>,
+    mode: Mode,
+    started: Timestamp,
+}
+
+impl Proxy {
+    /// The numbers, as Prometheus reads them.
+    pub fn metrics(&self) -> String {
+        let inputs = self.inputs.lock();
+        for (metric, value) in [
+            (Metric::ServiceChanges, inputs.service_changes as f64),
+            (Metric::EndpointChanges, inputs.endpoint_changes as f64),
+            (Metric::ServiceChangesPending, inputs.pending() as f64),
+            (Metric::EndpointChangesPending, inputs.pending() as f64),
+        ] {
+            self.metrics.set(metric, "", value);
+        }
+        drop(inputs);
+        self.metrics.text()
+    }
+
+    fn queued(&self, now: Timestamp) {
+        self.health.queued();
+        for ipv4 in [true, false] {
+            self.metrics.set(Metric::LastQueued, &family(ipv4), seconds(now));
+        }
+        self.wake.notify_one();
+    }
+
+    /// What load balancers and kubelets are told.
+    fn answer(&self, path: &str) -> Answer {
+        let (metric, answer) = match path {
+            "/healthz" => {
+                let is_eligible = self.inputs.lock().node.is_eligible;
+                (Metric::Healthz, self.health.answer(Some(is_eligible)))
+            }
+            "/livez" => (Metric::Livez, self.health.answer(None)),
+            _ => return Answer::text(404, "404 page not found\n"),
+        };
+        self.metrics.add(metric, &format!("code=\"{}\"", answer.code), 1.0);
+        answer
+    }
+
+    fn tell(&self, path: &str) -> Answer {
+        match path {
+            "/metrics" => Answer::text(200, self.metrics()),
+            "/healthz" => Answer::text(200, "ok"),
+            "/proxyMode" => {
+                Answer::text(200, if self.mode == Mode::Nftables { "nftables" } else { "iptables" })
+            }
+            _ => Answer::text(404, "404 page not found\n"),
+        }
+    }
+
+    /// Takes note of what came of a round.
+    fn account(&self, outcome: &Outcome, now: Timestamp) {
+        for synced in &outcome.families {
+            let labels = &family(synced.ipv4);
+            let took = synced.took.as_secs_f64();
+            self.metrics.observe(Metric::Duration, labels, took);
+            let kind = if synced.was_full { Metric::FullDuration } else { Metric::PartialDuration };
+            self.metrics.observe(kind, labels, took);
+            if synced.failed {
+                self.account_failure(synced);
+                continue;
+            }
+            self.health.updated(synced.ipv4);
+            self.metrics.set(Metric::LastSynced, labels, seconds(now));
+            let (internal, external) = synced.without_local;
+            for (policy, count) in [("internal", internal), ("external", external)] {
+                let labels = format!("traffic_policy=\"{policy}\",{labels}");
+                self.metrics.set(Metric::NoLocalEndpoints, &labels, count as f64);
+            }
+            if let Some((count, took)) = synced.forgotten {
+                self.metrics.observe(Metric::ConntrackDuration, labels, took.as_secs_f64());
+                self.metrics.add(Metric::ConntrackDeleted, labels, count as f64);
+            }
+            if let Some(count) = synced.count {
+                for (metric, table, rules) in [
+                    (Metric::IptablesRules, "filter", count.filter),
+                    (Metric::IptablesRules, "nat", count.nat),
+                    (Metric::IptablesLast, "filter", count.filter),
+                    (Metric::IptablesLast, "nat", count.nat_written),
+                ] {
+                    self.metrics.set(metric, &format!("table=\"{table}\",{labels}"), rules as f64);
+                }
+            }
+            // What began before this process is not its own delay.
+            for began in outcome.triggers.iter().filter(|began| **began > self.started) {
+                let delay = now.duration_since(*began).as_secs_f64();
+                self.metrics.observe(Metric::NetworkProgramming, labels, delay);
+            }
+        }
+    }
+
+    fn account_failure(&self, synced: &Synced) {
+        let labels = family(synced.ipv4);
+        match self.mode {
+            Mode::Nftables => self.metrics.add(Metric::NftablesFailures, &labels, 1.0),
+            Mode::Iptables => {
+                self.metrics.add(Metric::IptablesFailures, &labels, 1.0);
+                let partial = if synced.was_full { 0.0 } else { 1.0 };
+                self.metrics.add(Metric::IptablesPartialFailures, &labels, partial);
+            }
+        }
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_nanosecond() as f64 / 1e9
+}
+
+/// Starts a proxy of the network namespace that the caller is in. It ends with the manager; its rules stay.
+pub fn start(manager: &Manager, config: Config, node_name: &str) -> io::Result<Arc<Proxy>> {
+    let clock = manager.clock().clone();
+    let health = Health::new(clock.clone(), config.sync_period * 2);
+    let proxy = Arc::new(Proxy {
+        inputs: Mutex::default(),
+        wake: Notify::new(),
+        metrics: Metrics::default(),
+        health: health.clone(),
+        mode: config.mode,
+        started: clock.now(),
+    });
+    proxy.metrics.prepare(config.mode);
+    listen(manager, &proxy, &config);
+    let checks = ServiceHealth::new(health, manager.recorder().clone(), node_name);
+    let (min_sync_period, sync_period) = (config.min_sync_period, config.sync_period);
+    let engine = Engine::open(config, Namespace::current()?)?;
+    let worker = Worker { proxy: proxy.clone(), clock, min_sync_period, sync_period, checks };
+    follow(manager, proxy.clone(), node_name, worker, engine);
+    Ok(proxy)
+}
+
+/// Takes in what the API says, and lets the worker begin when it has said everything.
+fn follow(manager: &Manager, proxy: Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
+    let caches = manager.caches();
+    let node = kinds::NODES.with_fields(format!("metadata.name={node_name}"));
+    let followed: [(_, fn(&mut Inputs, &Change) -> bool); 4] = [
+        (caches.of(&kinds::SERVICES), Inputs::service),
+        (caches.of(&kinds::ENDPOINT_SLICES), Inputs::slice),
+        (caches.of(&kinds::SERVICE_CIDRS), Inputs::service_cidr),
+        (caches.of(&node), Inputs::node),
+    ];
+    let mut synced = Vec::new();
+    for (cache, take) in followed {
+        let (proxy, clock) = (proxy.clone(), manager.clock().clone());
+        cache.subscribe(move |change| {
+            if take(&mut proxy.inputs.lock(), change) {
+                proxy.queued(clock.now());
+            }
+        });
+        synced.push(cache);
+    }
+    manager.spawn(async move {
+        // Rules that an earlier process left are better than rules for the first half of the Services.
+        for cache in synced {
+            cache.synced().await;
+        }
+        worker.run(engine).await;
+    });
+}
+
+/// Serves health and metrics. A port that is taken is no reason not to proxy.
+fn listen(manager: &Manager, proxy: &Arc<Proxy>, config: &Config) {
+    let (health, metrics) = (proxy.clone(), proxy.clone());
+    let served: [(&str, Option<SocketAddr>, Answers); 2] = [
+        ("health", config.healthz, Arc::new(move |path| health.answer(path))),
+        ("metrics", config.metrics, Arc::new(move |path| metrics.tell(path))),
+    ];
+    for (what, address, answers) in served {
+        let Some(address) = address else { continue };
+        match health::bind(address) {
+            Ok(listener) => manager.spawn(health::serve(listener, answers)),
+            Err(error) => tracing::warn!(what, %address, %error, "the proxy cannot be asked"),
+        }
+    }
+}
+
+struct Worker {
+    proxy: Arc<Proxy>,
+    clock: Clock,
+    min_sync_period: Duration,
+    sync_period: Duration,
+    checks: ServiceHealth,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Sync,
+    CleanUp,
+    Inspect,
+}
+
+impl Worker {
+    async fn run(mut self, mut engine: Engine) {
+        let (mut failures, mut task) = (0, Task::Sync);
+        loop {
+            let proxy = self.proxy.clone();
+            let done = tokio::task::spawn_blocking(move || {
+                let outcome = proxy.act(&mut engine, task);
+                (engine, outcome)
+            });
+            // A fault in a decision leaves rules as they are, and ends the proxy.
+            let Ok((back, outcome)) = done.await else {
+                tracing::error!("the proxy stopped");
+                return;
+            };
+            engine = back;
+            failures = if outcome.failed() { failures + 1 } else { 0 };
+            for synced in outcome.families {
+                self.checks.change(synced.ipv4, synced.node_port_addresses.as_deref(), synced.checks);
+            }
+            self.clock.sleep(self.min_sync_period).await;
+            task = self.next(engine.has_stale(), failures).await;
+        }
+    }
+
+    /// Waits until there is something to do.
+    async fn next(&self, has_stale: bool, failures: u32) -> Task {
+        if failures > 0 {
+            self.clock.sleep(RETRY.delay(failures)).await;
+            return Task::Sync;
+        }
+        let (pause, otherwise) = match self.proxy.mode {
+            _ if has_stale => (STALE, Task::CleanUp),
+            Mode::Nftables => (FULL, Task::Inspect),
+            Mode::Iptables => (self.sync_period, Task::Inspect),
+        };
+        let changed = self.clock.timeout(pause, self.proxy.wake.notified()).await;
+        if changed.is_some() { Task::Sync } else { otherwise }
+    }
+}
+
+impl Proxy {
+    fn act(&self, engine: &mut Engine, task: Task) -> Outcome {
+        match task {
+            Task::CleanUp => self.clean_up(engine),
+            Task::Inspect if self.mode == Mode::Nftables => engine.distrust(),
+            Task::Inspect => {
+                if engine.inspect() {
+                    tracing::warn!("somebody removed rules: writing them anew");
+                }
+            }
+            Task::Sync => {}
+        }
+        let outcome = engine.sync(&self.inputs);
+        self.account(&outcome, self.health.now());
+        outcome
+    }
+
+    fn clean_up(&self, engine: &mut Engine) {
+        for (ipv4, cleaned) in engine.clean_up() {
+            if let Err(error) = cleaned {
+                tracing::warn!(ipv4, %error, "stale rules could not be removed");
+                self.metrics.add(Metric::NftablesCleanupFailures, &family(ipv4), 1.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is sent to node ports, external IPs and addresses of load balancers.
+
+use corten_api::value;
+use corten_proxy::Mode;
+
+use crate::cluster_ips::in_each_mode;
+use crate::world::{GATEWAY, NODE, NODE6, OUTSIDE, REMOTE, World, at, endpoints, web};
+
+fn a_node_port_is_open_on_the_node(mode: Mode) {
+    let mut world = World::new(mode);
+    let (client, _) = world.pod("client");
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "one");
+    world.service(&web(value!({"type": "NodePort"})));
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    assert_eq!(world.outside.reaches(at(NODE, 30080)), format!("one {GATEWAY}"));
+    assert_eq!(client.reaches(at(NODE, 30080)), format!("one {GATEWAY}"));
+    assert!(world.node.reaches(at(NODE, 30080)).starts_with("one "));
+    world.slice(&endpoints(&[]));
+    world.outside.is_refused(at(NODE, 30080));
+}
+
+fn a_node_port_leads_elsewhere_and_back(mode: Mode) {
+    let mut world = World::new(mode);
+    world.outside.serve(&format!("{REMOTE}:8080"), "remote");
+    world.service(&web(value!({"type": "NodePort"})));
+    world.slice(&endpoints(&[(REMOTE, "there")]));
+    assert_eq!(world.outside.reaches(at(NODE, 30080)), format!("remote {NODE}"));
+}
+
+fn local_traffic_keeps_its_source(mode: Mode) {
+    let mut world = World::new(mode);
+    let (client, _) = world.pod("client");
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "one");
+    world.outside.serve(&format!("{REMOTE}:8080"), "remote");
+    world.service(&web(value!({"type": "NodePort", "externalTrafficPolicy": "Local"})));
+    let ip = ip.to_string();
+    world.slice(&endpoints(&[(&ip, "here"), (REMOTE, "there")]));
+    for _ in 0..10 {
+        assert_eq!(world.outside.reaches(at(NODE, 30080)), format!("one {OUTSIDE}"));
+    }
+    client.reaches_each(at(NODE, 30080), &["one", "remote"]);
+    world.node.reaches_each(at(NODE, 30080), &["one", "remote"]);
+    world.slice(&endpoints(&[(REMOTE, "there")]));
+    world.outside.waits_in_vain(at(NODE, 30080));
+    assert!(client.reaches(at(NODE, 30080)).starts_with("remote "), "the cluster itself is let pass");
+}
+
+fn node_ports_may_be_open_at_some_addresses(mode: Mode) {
+    let ranges = vec!["198.51.100.0/24".parse().unwrap()];
+    let mut world = World::with(mode, |config| config.node_port_addresses = ranges);
+    world.node.address("uplink", "198.51.100.7/32");
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "one");
+    world.service(&web(value!({"type": "NodePort"})));
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    assert!(world.outside.reaches(at("198.51.100.7", 30080)).starts_with("one "));
+    world.outside.is_refused(at(NODE, 30080));
+}
+
+fn external_ips_lead_to_endpoints(mode: Mode) {
+    let mut world = World::new(mode);
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "one");
+    world.service(&web(value!({"externalIPs": ["198.51.100.9"]})));
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    assert!(world.outside.reaches(at("198.51.100.9", 80)).starts_with("one "));
+    assert!(world.node.reaches(at("198.51.100.9", 80)).starts_with("one "));
+    world.slice(&endpoints(&[]));
+    world.outside.is_refused(at("198.51.100.9", 80));
+}
+
+fn load_balancers_let_some_in(mode: Mode) {
+    let mut world = World::new(mode);
+    let (pod, ip) = world.pod("one");
+    let (client, _) = world.pod("client");
+    pod.serve("0.0.0.0:8080", "one");
+    let mut balanced = web(value!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.2/32"]}));
+    balanced.set(&["status", "loadBalancer", "ingress"], value!([{"ip": "198.51.100.20"}]));
+    world.service(&balanced);
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    assert!(world.outside.reaches(at("198.51.100.20", 80)).starts_with("one "));
+    client.waits_in_vain(at("198.51.100.20", 80));
+    assert!(client.reaches(at(NODE, 30080)).starts_with("one "), "node ports are for all, as ever");
+    balanced
+        .set(&["status", "loadBalancer", "ingress"], value!([{"ip": "198.51.100.20", "ipMode": "Proxy"}]));
+    world.service(&balanced);
+    let gone = world.outside.ask(at("198.51.100.20", 80), std::time::Duration::from_millis(400));
+    assert!(gone.is_err(), "a load balancer that is a proxy comes to node ports: {gone:?}");
+}
+
+fn node_ports_work_over_ipv6(mode: Mode) {
+    let mut world = World::new(mode);
+    let (pod, _) = world.pod("one");
+    pod.serve("[::]:8080", "one");
+    world.service(&web(value!({"type": "NodePort"})));
+    world.slice(&endpoints(&[("fd00:244:1::2", "here")]));
+    assert_eq!(world.outside.reaches(at(NODE6, 30080)), "one fd00:244:1::1");
+}
+
+in_each_mode!(
+    a_node_port_is_open_on_the_node,
+    a_node_port_leads_elsewhere_and_back,
+    local_traffic_keeps_its_source,
+    node_ports_may_be_open_at_some_addresses,
+    external_ips_lead_to_endpoints,
+    load_balancers_let_some_in,
+    node_ports_work_over_ipv6,
+);

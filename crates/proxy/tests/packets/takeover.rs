@@ -1,0 +1,73 @@
+//! Processes come and go; rules and connections stay.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use corten_api::value;
+use corten_proxy::Mode;
+use parking_lot::Mutex;
+
+use crate::cluster_ips::in_each_mode;
+use crate::world::{World, at, changed, endpoints, web};
+
+fn rules_outlive_the_process_and_are_replaced_without_a_gap(mode: Mode) {
+    let mut world = World::new(mode);
+    let (pod, ip) = world.pod("one");
+    let (client, _) = world.pod("client");
+    pod.serve("0.0.0.0:8080", "one");
+    let ip = ip.to_string();
+    world.service(&web(value!({})));
+    world.slice(&endpoints(&[(&ip, "here")]));
+    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let stopped = Arc::new(stop);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            while !stopped.load(Ordering::Relaxed) {
+                client.reaches(at("10.96.0.1", 80));
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..20 {
+            world.forget();
+            world.inputs = Mutex::default();
+            world.inputs.lock().service(&changed(&web(value!({}))));
+            world.slice(&endpoints(&[(&ip, "here")]));
+        }
+        stopped.store(true, Ordering::Relaxed);
+        asking.join().expect("every question is answered");
+    });
+    assert!(asked.load(Ordering::Relaxed) > 0);
+}
+
+fn what_is_connected_stays_connected(mode: Mode) {
+    let mut world = World::new(mode);
+    let (pod, ip) = world.pod("one");
+    let (client, _) = world.pod("client");
+    let listener = pod.run(|| TcpListener::bind("0.0.0.0:8080")).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+    });
+    world.service(&web(value!({})));
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    let mut stream = client.run(|| TcpStream::connect(at("10.96.0.1", 80))).unwrap();
+    let mut answers = |byte: u8| {
+        stream.write_all(&[byte]).unwrap();
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [byte]);
+    };
+    answers(1);
+    world.engine.distrust();
+    world.sync();
+    answers(2);
+    world.slice(&endpoints(&[]));
+    answers(3);
+    world.service(&web(value!({"clusterIP": "None", "clusterIPs": ["None"]})));
+    answers(4);
+}
+
+in_each_mode!(rules_outlive_the_process_and_are_replaced_without_a_gap, what_is_connected_stays_connected,);
