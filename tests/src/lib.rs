@@ -5,6 +5,7 @@
 
 mod machines;
 mod manifests;
+pub mod pods;
 mod served;
 mod waiting;
 

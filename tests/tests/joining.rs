@@ -196,7 +196,7 @@ fn pods_reach_each_other(client: &Client) {
             "for i in $(busybox seq 100); do
                  busybox timeout 3 wget -q -O - http://{address}:8080/ && break; sleep 0.2; done
              for i in $(busybox seq 100); do busybox timeout 3 wget -q -O - http://web/ && break; sleep 0.2; done
-             nslookup web.default.svc.cluster.local"
+             busybox nslookup web.default.svc.cluster.local"
         );
         let said = said(client, name, node, &script);
         assert_eq!(

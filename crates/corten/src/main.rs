@@ -42,6 +42,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Run the service proxy alone, against any Kubernetes.
+    Proxy(proxy::Args),
     /// Run a node alone, on any Kubernetes.
     Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
@@ -59,6 +61,7 @@ fn main() -> anyhow::Result<()> {
         Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),

@@ -62,7 +62,8 @@ impl Controller for NodeEndpoints {
     }
 
     fn plan(&self, _: &Key, world: &World, _: Timestamp) -> Plan {
-        let label = world.service.as_ref().and_then(|service| service.str_at(&["metadata", "labels", PROXY_NAME]));
+        let label =
+            world.service.as_ref().and_then(|service| service.str_at(&["metadata", "labels", PROXY_NAME]));
         let Some(service) = world.service.as_ref().filter(|_| label == Some(OURS)) else {
             // The slice goes with its owner.
             return Plan::done();
@@ -175,7 +176,11 @@ mod tests {
 
     #[test]
     fn every_node_is_an_endpoint() {
-        let nodes = vec![node("a", "192.0.2.1", "True"), node("b", "192.0.2.2", "Unknown"), node("c", "fd00::1", "True")];
+        let nodes = vec![
+            node("a", "192.0.2.1", "True"),
+            node("b", "192.0.2.2", "Unknown"),
+            node("c", "fd00::1", "True"),
+        ];
         let mut world = World { service: Some(service()), slice: None, nodes };
         let first = plan(&world);
         assert_eq!(written(&first), ["a ready", "b not"]);
