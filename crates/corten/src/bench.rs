@@ -1,5 +1,7 @@
 //! `corten bench`: measure, print a table or JSON.
 
+mod dns;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -26,6 +28,8 @@ enum What {
     Scheduler(SchedulerArgs),
     /// Write rules for many Services, and connect through one.
     Proxy(ProxyArgs),
+    /// Ask a server of names that has a large cluster in memory.
+    Dns(dns::Args),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -137,6 +141,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
             What::Proxy(args) => proxy(&args),
+            What::Dns(args) => print(&dns::run(&args)?, args.json),
         }
     })
 }
