@@ -110,7 +110,11 @@ pub(crate) async fn start(
     };
     let api = server::bind(&api).await.context("serving the kubelet's API")?;
     let shown = api.shown();
-    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    let names = DnsOptions {
+        addresses: options.cluster_dns.clone(),
+        domain: options.cluster_domain.clone(),
+        node: options.address,
+    };
     match options.dns {
         true => dns::start(manager, names)?,
         false => dns::let_go(),
