@@ -7,9 +7,11 @@
 
 mod apiserver;
 mod controllers;
+mod dns;
 mod events;
 mod http;
 mod load;
+mod node;
 mod objects;
 mod pods;
 mod process;
@@ -23,6 +25,8 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use dns::{DnsOptions, dns};
+pub use node::{NodeOptions, node};
 pub use proxy::{OpenRules, ProxyOptions, Rules, proxy};
 pub use raw::raw_server;
 pub use report::Report;

@@ -1,8 +1,11 @@
 //! What a process has used, as the kernel counts it in `/proc`.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::Context;
+use memchr::memmem;
 
 /// CPU seconds (user and system, all threads, also ended ones). Counted in clock ticks, usually 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
@@ -41,6 +44,23 @@ pub(crate) fn resident_mb(pid: u32) -> anyhow::Result<f64> {
 /// The most resident memory there ever was, in MB.
 pub(crate) fn peak_resident_mb(pid: u32) -> anyhow::Result<f64> {
     status_mb(pid, "VmHWM:")
+}
+
+/// The processes that were started with a path, or with one below it, among their arguments.
+pub(crate) fn named(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").context("cannot read /proc")? {
+        let process = process?;
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process may end between being listed and being read.
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if memmem::find(&arguments, path.as_os_str().as_bytes()).is_some() {
+            found.push(pid);
+        }
+    }
+    Ok(found)
 }
 
 fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {

@@ -1,10 +1,14 @@
 //! `corten bench`: measure, print a table or JSON.
 
+mod dns;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
-use corten_bench::{ApiserverOptions, ControllersOptions, ProxyOptions, Report, SchedulerOptions};
+use corten_bench::{
+    ApiserverOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,10 +22,14 @@ enum What {
     Apiserver(ApiserverArgs),
     /// Start a fresh cluster of simulated nodes and have its controllers fill it.
     Controllers(ControllersArgs),
+    /// Start a fresh cluster and have its node run pods.
+    Node(NodeArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
     /// Write rules for many Services, and connect through one.
     Proxy(ProxyArgs),
+    /// Ask a server of names that has a large cluster in memory.
+    Dns(dns::Args),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -63,6 +71,22 @@ struct ControllersArgs {
     /// How many seconds to observe the idle cluster.
     #[arg(long)]
     idle_seconds: Option<u32>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct NodeArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many pods come and go one after the other.
+    #[arg(long)]
+    singles: Option<usize>,
+    /// How many pods come at once.
+    #[arg(long)]
+    pods: Option<usize>,
     /// A directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -114,8 +138,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
             What::Controllers(args) => controllers(args).await,
+            What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
             What::Proxy(args) => proxy(&args),
+            What::Dns(args) => print(&dns::run(&args)?, args.json),
         }
     })
 }
@@ -138,6 +164,15 @@ async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     options.idle_seconds = args.idle_seconds.unwrap_or(options.idle_seconds);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::controllers(options).await?;
+    print(&report, args.json)
+}
+
+async fn node(args: NodeArgs) -> anyhow::Result<()> {
+    let mut options = NodeOptions::default();
+    options.singles = args.singles.unwrap_or(options.singles);
+    options.pods = args.pods.unwrap_or(options.pods);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::node(options).await?;
     print(&report, args.json)
 }
 

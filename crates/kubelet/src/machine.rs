@@ -9,6 +9,7 @@ use corten_container::Runtime;
 use corten_reconcile::Recorder;
 use tokio::sync::Notify;
 
+use crate::allocation::Allocations;
 use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
 use crate::events::Teller;
@@ -21,6 +22,7 @@ use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
+use crate::watched::Watched;
 
 pub(crate) struct Machine {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -33,9 +35,11 @@ pub(crate) struct Machine {
     pub(crate) volumes: Volumes,
     pub(crate) statuses: Statuses,
     pub(crate) tokens: Tokens,
+    pub(crate) watched: Watched,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) allocations: Allocations,
     pub(crate) stats: Stats,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
@@ -64,7 +68,9 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.watched.forget(self, uid);
         self.probes.forget(uid);
         self.pods.forget(uid);
+        self.allocations.forget(self, uid);
     }
 }

@@ -117,6 +117,17 @@ impl Rule {
         self.payload(FIRST, TRANSPORT_HEADER, 2, 2).equals(&port.to_be_bytes())
     }
 
+    /// To any port from the first to the last.
+    pub fn to_ports(self, first: u16, last: u16) -> Rule {
+        if first == last {
+            return self.to_port(first);
+        }
+        let end = |port: u16| Attributes::new().u16_be(1, port);
+        let between =
+            Attributes::new().u32_be(1, FIRST).u32_be(2, EQUAL).nested(3, &end(first)).nested(4, &end(last));
+        self.payload(FIRST, TRANSPORT_HEADER, 2, 2).expression("range", &between)
+    }
+
     pub fn from_network(self, network: Cidr) -> Rule {
         let (offset, length) = source_field(network.is_ipv4());
         self.family_of(network.address()).within(offset, length, network, EQUAL)
