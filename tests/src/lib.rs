@@ -4,6 +4,7 @@
 //! `tests/`, one file per client or per promise.
 
 mod manifests;
+pub mod pods;
 mod served;
 mod waiting;
 

@@ -15,6 +15,14 @@ pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// CPU seconds of this process and of the children that it has waited for.
+pub(crate) fn own_cpu_seconds() -> anyhow::Result<f64> {
+    let path = "/proc/self/stat";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let ticks = family_ticks(&text).with_context(|| format!("{path} is not as expected"))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// CPU seconds of the threads alive now, in nanosecond steps: for phases in which next to nothing happens.
 /// Falls back to [`cpu_seconds`] where the kernel keeps no scheduler statistics.
 pub(crate) fn fine_cpu_seconds(pid: u32) -> anyhow::Result<f64> {
@@ -63,6 +71,13 @@ fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
     Ok(kib.with_context(|| format!("{path} has no {field}"))? * 1024.0 / 1e6)
 }
 
+/// utime + stime + cutime + cstime.
+fn family_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    (fields.len() == 4).then(|| fields.iter().sum())
+}
+
 /// utime + stime. The command's name comes first and may contain anything, also spaces and parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
@@ -80,6 +95,7 @@ mod tests {
     fn ticks_are_found_behind_any_command_name() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 0 0 0 31 11 0 0 20 0 1 0 5 6 7";
         assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(family_ticks("7 (a) S 1 7 7 0 -1 4194560 1 0 0 0 31 11 5 3 20 0"), Some(50));
         assert_eq!(cpu_ticks("7 (a"), None);
     }
 

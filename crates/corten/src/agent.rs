@@ -8,12 +8,13 @@ use std::time::SystemTime;
 use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
-use corten_client::Client;
+use corten_client::{Caches, Client};
 use corten_kubelet::{Options, Parts, server};
 use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
 
 use crate::agent_flags::AgentFlags;
+use crate::dns::{self, DnsOptions};
 use crate::node_runtime;
 
 pub(crate) const AGENT: &str = "kubelet/v1.37.0";
@@ -29,9 +30,12 @@ pub(crate) struct NodeOptions {
     pub(crate) data_dir: PathBuf,
     /// Whether pods reach anybody but themselves.
     pub(crate) pod_network: bool,
-    pub(crate) cluster_dns: String,
+    /// Where pods ask for names.
+    pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
     pub(crate) flags: AgentFlags,
+    /// Whether names are answered here.
+    pub(crate) dns: bool,
     /// Who vouches for the node, and for those who speak to it.
     pub(crate) authority: Arc<Authority>,
 }
@@ -47,6 +51,12 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
     let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
+    let caches = Caches::new(client.clone(), clock.clone());
+    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    match options.dns {
+        true => dns::start(manager, caches, names)?,
+        false => dns::let_go(),
+    }
     let parts = Parts {
         runtime: containers.runtime,
         images: containers.images,
@@ -59,7 +69,7 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         addresses: vec![options.address.to_string()],
         root_dir: options.data_dir.join("kubelet"),
         log_dir: PathBuf::from(LOGS),
-        cluster_dns: vec![options.cluster_dns],
+        cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
         ..Options::default()

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
-use corten_bench::{ApiserverOptions, ControllersOptions, NodeOptions, Report, SchedulerOptions};
+use corten_bench::{
+    ApiserverOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -22,6 +24,8 @@ enum What {
     Node(NodeArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
+    /// Write rules for many Services, and connect through one.
+    Proxy(ProxyArgs),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -106,6 +110,22 @@ struct SchedulerArgs {
     work_dir: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct ProxyArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Measure one back end [default: nftables and iptables].
+    #[arg(long, value_parser = ["nftables", "iptables"])]
+    backend: Option<String>,
+    /// How many Services there are [default: 10000].
+    #[arg(long)]
+    services: Option<usize>,
+    /// How many endpoints each has [default: 10].
+    #[arg(long)]
+    endpoints: Option<usize>,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
@@ -116,6 +136,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Controllers(args) => controllers(args).await,
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
+            What::Proxy(args) => proxy(&args),
         }
     })
 }
@@ -157,6 +178,15 @@ async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
     options.nodes = args.nodes.unwrap_or(options.nodes);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::scheduler(options).await?;
+    print(&report, args.json)
+}
+
+fn proxy(args: &ProxyArgs) -> anyhow::Result<()> {
+    let mut options = ProxyOptions::default();
+    options.services = args.services.unwrap_or(options.services);
+    options.endpoints = args.endpoints.unwrap_or(options.endpoints);
+    options.backends.retain(|backend| args.backend.as_ref().is_none_or(|only| only == backend));
+    let report = corten_bench::proxy(&options, &crate::proxy::rules)?;
     print(&report, args.json)
 }
 

@@ -5,6 +5,7 @@ mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
+mod dns;
 mod image;
 mod kubelet;
 mod node_runtime;
@@ -34,6 +35,8 @@ enum Command {
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Run the service proxy alone, against any Kubernetes.
+    Proxy(proxy::Args),
     /// Run a node alone, on any Kubernetes.
     Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),

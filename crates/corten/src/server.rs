@@ -2,6 +2,7 @@
 
 mod addons;
 mod authentication;
+mod node_network;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,6 +18,7 @@ use corten_apiserver::{
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, SigningOptions};
+use corten_net::Cidr;
 use corten_pki::{Authority, KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
@@ -95,9 +97,9 @@ pub(crate) struct Args {
     /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
     #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
     pod_network: String,
-    /// Where pods ask for names.
-    #[arg(long, default_value = "10.96.0.10")]
-    cluster_dns: String,
+    /// Where pods ask for names: an address, or one of each family [default: the tenth of each range of cluster IPs].
+    #[arg(long, value_delimiter = ',')]
+    cluster_dns: Vec<IpAddr>,
     /// The domain that the names of services end in.
     #[arg(long, default_value = "cluster.local")]
     cluster_domain: String,
@@ -133,6 +135,16 @@ impl Args {
         !self.disable.iter().any(|disabled| disabled == part)
     }
 
+    /// Where pods ask for names.
+    fn cluster_dns(&self) -> Vec<IpAddr> {
+        if !self.cluster_dns.is_empty() {
+            return self.cluster_dns.clone();
+        }
+        let ranges = self.service_cluster_ip_range.to_string();
+        let ranges = ranges.split(',').filter_map(|range| range.parse::<Cidr>().ok());
+        ranges.filter_map(|range| range.nth(10)).collect()
+    }
+
     /// What the node of this process has to be told.
     fn node_options(&self, address: IpAddr, authority: Arc<Authority>) -> NodeOptions {
         NodeOptions {
@@ -141,9 +153,10 @@ impl Args {
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network: self.pod_network == "built-in",
-            cluster_dns: self.cluster_dns.clone(),
+            cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
             flags: self.node.clone(),
+            dns: self.runs("dns"),
             authority,
         }
     }
@@ -231,6 +244,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
     addons::install(&administrator, |addon| args.runs(addon)).await;
+    let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
+    node_network::install(&administrator, &names).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;

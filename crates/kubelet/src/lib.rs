@@ -31,6 +31,7 @@ mod probes;
 mod relist;
 mod resize;
 mod resources;
+mod runtime_class;
 pub mod server;
 mod start;
 mod stats;
@@ -39,6 +40,7 @@ mod statuses;
 mod termination;
 mod tokens;
 mod volumes;
+mod watched;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -135,6 +137,7 @@ pub async fn run_and_serve(
         clock: parts.clock,
         statuses: statuses::Statuses::default(),
         tokens: tokens::Tokens::default(),
+        watched: watched::Watched::default(),
         probes: probes::Probes::default(),
         allocations: allocation::Allocations::default(),
         pods: Pods::default(),

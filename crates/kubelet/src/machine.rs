@@ -22,6 +22,7 @@ use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
+use crate::watched::Watched;
 
 pub(crate) struct Machine {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -34,6 +35,7 @@ pub(crate) struct Machine {
     pub(crate) volumes: Volumes,
     pub(crate) statuses: Statuses,
     pub(crate) tokens: Tokens,
+    pub(crate) watched: Watched,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
@@ -66,6 +68,7 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.watched.forget(self, uid);
         self.probes.forget(uid);
         self.pods.forget(uid);
         self.allocations.forget(self, uid);

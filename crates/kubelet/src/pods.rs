@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::Pod;
+use crate::watched::Watched;
 use crate::worker::{Orders, Worker};
 
 #[derive(Default)]
@@ -27,6 +28,9 @@ struct State {
 impl Pods {
     /// Takes in a pod as somebody wants it now; whoever is new gets a worker.
     pub(crate) fn want(machine: &Arc<Machine>, pod: Pod) {
+        if !pod.is_static() {
+            Watched::follow(machine, &pod);
+        }
         let mut state = machine.pods.0.lock();
         if let Some(orders) = state.workers.get(pod.uid()) {
             match orders.unwanted.load(Ordering::Acquire) {
@@ -34,6 +38,7 @@ impl Pods {
                 true => *orders.again.lock() = Some(pod),
                 false => *orders.pod.lock() = pod,
             }
+            orders.stale.store(true, Ordering::Release);
             orders.changed.notify_one();
             return;
         }
@@ -42,6 +47,7 @@ impl Pods {
             pod: Mutex::new(pod),
             unwanted: AtomicBool::new(false),
             again: Mutex::default(),
+            stale: AtomicBool::new(false),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());
@@ -97,6 +103,14 @@ impl Pods {
     /// Something happened to what a pod has.
     pub(crate) fn wake(&self, uid: &str) {
         if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.changed.notify_one();
+        }
+    }
+
+    /// What a pod has mounted is not what it was.
+    pub(crate) fn refresh(&self, uid: &str) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.stale.store(true, Ordering::Release);
             orders.changed.notify_one();
         }
     }

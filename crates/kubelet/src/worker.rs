@@ -26,6 +26,7 @@ use crate::observed::{Observed, Sandbox};
 use crate::pod::{Container, HostNamespace, Pod};
 use crate::pods::Pods;
 use crate::resize;
+use crate::runtime_class;
 use crate::start::{self, Surroundings};
 use crate::status::{self, Ended, Known, Readiness, Waiting};
 
@@ -43,6 +44,8 @@ pub(crate) struct Orders {
     pub(crate) unwanted: AtomicBool,
     /// Somebody wants it again, once it has ended.
     pub(crate) again: parking_lot::Mutex<Option<Pod>>,
+    /// What its volumes hold may no longer be what they should.
+    pub(crate) stale: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Worker {
     waits: Backoffs,
     waiting: HashMap<String, Waiting>,
     ended: Option<Ended>,
+    /// When its volumes were last made to hold what they should.
+    refreshed: Timestamp,
 }
 
 /// How a look at a pod ended.
@@ -79,7 +84,8 @@ struct Look {
 impl Worker {
     pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
-        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None }
+        let refreshed = machine.clock.now();
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, refreshed }
     }
 
     /// Works until nothing of the pod is left.
@@ -289,8 +295,11 @@ impl Worker {
         let machine = self.machine.clone();
         let teller = machine.teller(&look.pod);
         if todo.start.is_empty() && todo.create_sandbox.is_none() {
+            self.refresh(look).await;
             return Ok(false);
         }
+        self.orders.stale.store(false, Ordering::Release);
+        self.refreshed = look.now;
         let mounted = match machine.volumes.mount(&machine, &look.pod).await {
             Ok(mounted) => mounted,
             Err(why) => {
@@ -305,8 +314,14 @@ impl Worker {
                 return Ok(true);
             }
             let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
-            if let Err(error) = machine.runtime.run_pod_sandbox(&config, "").await {
-                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
+            let made = match runtime_class::handler(&machine, &look.pod).await {
+                Ok(handler) => {
+                    machine.runtime.run_pod_sandbox(&config, &handler).await.map_err(|e| e.to_string())
+                }
+                Err(why) => Err(why),
+            };
+            if let Err(why) = made {
+                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {why}"));
                 return Ok(true);
             }
             look.observed =
@@ -314,6 +329,18 @@ impl Worker {
             machine.pods.runs_in(&look.pod, &look.observed);
         }
         self.start_all(look, todo, &mounted).await
+    }
+
+    /// Brings what is mounted up to date: what it comes from changes, and tokens age.
+    async fn refresh(&mut self, look: &Look) {
+        let aged = look.now >= self.refreshed + RESYNC;
+        if !self.orders.stale.swap(false, Ordering::AcqRel) && !aged {
+            return;
+        }
+        self.refreshed = look.now;
+        if let Err(why) = self.machine.volumes.mount(&self.machine, &look.pod).await {
+            self.machine.teller(&look.pod).warning("FailedMount", why);
+        }
     }
 
     async fn start_all(
