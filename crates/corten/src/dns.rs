@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use corten_base::{Backoff, Clock};
-use corten_client::Caches;
 use corten_dns::{Bound, Dns, Options, PORT};
 use corten_net::namespace::Namespace;
 use corten_reconcile::Manager;
@@ -31,7 +30,7 @@ pub(crate) struct DnsOptions {
 }
 
 /// Answers from now on, until the manager ends.
-pub(crate) fn start(manager: &Manager, caches: Caches, options: DnsOptions) -> anyhow::Result<()> {
+pub(crate) fn start(manager: &Manager, options: DnsOptions) -> anyhow::Result<()> {
     let addresses = options.addresses.clone();
     let options = Options {
         domain: options.domain,
@@ -40,11 +39,10 @@ pub(crate) fn start(manager: &Manager, caches: Caches, options: DnsOptions) -> a
     };
     let clock = Clock::real();
     let dns = Arc::new(Dns::new(&options, clock.clone()).context("--cluster-domain")?);
-    let following = dns.clone();
+    let (following, caches) = (dns.clone(), manager.caches().clone());
     manager.spawn(async move { corten_dns::follow(&following, &caches).await });
     for address in addresses.clone() {
         manager.spawn(serve(dns.clone(), addresses.clone(), address, clock.clone()));
-        manager.spawn(figures::serve(dns.clone(), address, clock.clone()));
     }
     Ok(())
 }
@@ -61,7 +59,10 @@ async fn serve(dns: Arc<Dns>, held: Vec<IpAddr>, address: IpAddr, clock: Clock) 
     let mut failures = 0;
     loop {
         match bind(&held, address).await {
-            Ok(bound) => return bound.serve(dns).await,
+            Ok(bound) => {
+                tokio::join!(bound.serve(dns.clone()), figures::serve(dns, address, clock));
+                return;
+            }
             Err(error) => {
                 failures += 1;
                 let reason = format!("{error:#}");

@@ -25,11 +25,9 @@ mod zone;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use corten_client::Caches;
 
 pub use dns::Dns;
+pub use follow::follow;
 pub use message::kind;
 pub use name::Name;
 pub use serve::Bound;
@@ -52,9 +50,4 @@ pub struct Options {
 pub enum Error {
     #[error("{0:?} cannot be what names end in")]
     Domain(String),
-}
-
-/// Follows the cluster for as long as the caches do; returns once everything there was has been seen.
-pub async fn follow(dns: &Arc<Dns>, caches: &Caches) {
-    follow::follow(dns, caches).await;
 }

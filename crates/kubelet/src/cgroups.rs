@@ -41,6 +41,12 @@ impl PodCgroups {
         cgroups.apply(&path, &cgroups.settings(&resources::of_pod(pod)))
     }
 
+    /// Changes what a pod may use; what is not set stays as it is.
+    pub(crate) fn set(&self, pod: &Pod, limits: &LinuxContainerResources) -> io::Result<()> {
+        let PodCgroups(cgroups) = self;
+        cgroups.apply(&resources::cgroup_of(pod), &cgroups.settings(limits))
+    }
+
     /// Takes a pod's cgroup away, whatever its class was, with what may still be in it.
     pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
         let beside = Cgroups::V2(BESIDE.into());

@@ -4,6 +4,7 @@
 //! `corten_client` and containers through `corten_container`, and knows neither server nor runtime.
 
 mod actions;
+mod allocation;
 mod backoff;
 mod cgroups;
 mod config;
@@ -28,6 +29,7 @@ mod pod;
 mod pods;
 mod probes;
 mod relist;
+mod resize;
 mod resources;
 mod runtime_class;
 pub mod server;
@@ -137,6 +139,7 @@ pub async fn run_and_serve(
         tokens: tokens::Tokens::default(),
         watched: watched::Watched::default(),
         probes: probes::Probes::default(),
+        allocations: allocation::Allocations::default(),
         pods: Pods::default(),
         news: Notify::new(),
         bound_pods: bound,

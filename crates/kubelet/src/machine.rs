@@ -9,6 +9,7 @@ use corten_container::Runtime;
 use corten_reconcile::Recorder;
 use tokio::sync::Notify;
 
+use crate::allocation::Allocations;
 use crate::cgroups::PodCgroups;
 use crate::config::NodeConfig;
 use crate::events::Teller;
@@ -38,6 +39,7 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) allocations: Allocations,
     pub(crate) stats: Stats,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
@@ -69,5 +71,6 @@ impl Machine {
         self.watched.forget(self, uid);
         self.probes.forget(uid);
         self.pods.forget(uid);
+        self.allocations.forget(self, uid);
     }
 }

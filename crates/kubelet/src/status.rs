@@ -13,10 +13,13 @@ use std::collections::HashMap;
 
 use corten_api::{Map, Value, time, value};
 use corten_container::ContainerStatus;
+use corten_quota::resource_list::{self, ResourceList};
 use jiff::Timestamp;
 
+use crate::allocation::{Given, Resizing};
 use crate::observed::Observed;
 use crate::pod::{HostNamespace, Pod, Role};
+use crate::resources;
 
 /// Why a container does not run, as the last attempt to start it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub struct Known {
     pub runtime: String,
     /// Why the node ended the pod, if it did.
     pub ended: Option<Ended>,
+    /// What running containers have, if it is not what the pod was given.
+    pub(crate) actuated: Option<Given>,
+    pub(crate) resizing: Resizing,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,7 +94,7 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
     }
     addresses(pod, observed, known, &old, &mut status);
     let parts = conditions::Parts { init: &init, main: &main, phase };
-    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now));
+    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, known));
     for (name, list) in [
         ("initContainerStatuses", init),
         ("containerStatuses", main),
@@ -98,7 +104,26 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
             status.insert(name, list);
         }
     }
+    given(pod, known, &old, &mut status);
     Value::Object(status)
+}
+
+/// What the pod has as a whole: what it was given, and what it has of that.
+fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
+    let insert = |map: &mut Map, key: &'static str, amounts: &ResourceList| {
+        if !amounts.is_empty() {
+            map.insert(key, resource_list::write(amounts));
+        }
+    };
+    insert(status, "allocatedResources", &resources::amounts(pod, "requests"));
+    let runs = old.str_at(&["phase"]) == Some("Running");
+    let actuated = known.actuated.as_ref().filter(|_| runs);
+    let has = actuated.map_or_else(|| pod.clone(), |actuated| actuated.in_place(pod));
+    let limits = if runs { resources::limits_in_force(&has) } else { resources::amounts(&has, "limits") };
+    let mut all = Map::new();
+    insert(&mut all, "limits", &limits);
+    insert(&mut all, "requests", &resources::amounts(&has, "requests"));
+    status.insert("resources", Value::Object(all));
 }
 
 fn copy(old: &Value, status: &mut Map, keys: &[&'static str]) {

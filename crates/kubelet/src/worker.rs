@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::actions::{self, Actions, Knowledge, Probed};
+use crate::allocation::{Step, needs_restart};
 use crate::backoff::Backoffs;
 use crate::config::sandbox_config;
 use crate::kill::{self, Ending};
@@ -24,6 +25,7 @@ use crate::observe::observe;
 use crate::observed::{Observed, Sandbox};
 use crate::pod::{Container, HostNamespace, Pod};
 use crate::pods::Pods;
+use crate::resize;
 use crate::runtime_class;
 use crate::start::{self, Surroundings};
 use crate::status::{self, Ended, Known, Readiness, Waiting};
@@ -105,7 +107,7 @@ impl Worker {
 
     async fn look(&mut self) -> Result<Next, String> {
         let machine = self.machine.clone();
-        let pod = self.wanted().await;
+        let pod = machine.allocations.admit(&machine, &self.wanted().await);
         if pod.is_static() && machine.pods.is_held_up(&pod) {
             return Ok(Next::After(RESYNC));
         }
@@ -197,9 +199,10 @@ impl Worker {
         if wait.is_some() {
             self.tell(look, false).await?;
         }
-        let failed = self.act(look, &todo).await?;
+        let resized = self.resize(look, &todo).await;
+        let failed = self.act(look, &todo).await? || resized.is_err();
         let idle = todo.kill.is_empty() && todo.start.is_empty() && todo.create_sandbox.is_none();
-        if !idle {
+        if !idle || resized != Ok(false) {
             // What has just been done is told at once.
             look.observed =
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
@@ -268,6 +271,23 @@ impl Worker {
         look.observed = observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
         look.now = machine.clock.now();
         Ok(())
+    }
+
+    /// Gives what runs what the pod was newly given; whether there was anything to give.
+    async fn resize(&self, look: &Look, todo: &Actions) -> Result<bool, ()> {
+        let machine = &self.machine;
+        if todo.create_sandbox.is_some() {
+            // Whoever begins anew gets everything with that.
+            return Ok(false);
+        }
+        let before = machine.allocations.actuated(look.pod.uid());
+        match resize::carry_out(machine, &look.pod, &look.observed).await {
+            Ok(()) => Ok(machine.allocations.actuated(look.pod.uid()) != before),
+            Err(why) => {
+                machine.allocations.failed(machine, &look.pod, &why);
+                Err(())
+            }
+        }
     }
 
     /// Does it; true if something could not be done.
@@ -347,7 +367,10 @@ impl Worker {
                 credentials: &credentials,
             };
             match start::start(&machine, &look.pod, container, &around).await {
-                Ok(()) => drop(self.waiting.remove(name)),
+                Ok(()) => {
+                    self.waiting.remove(name);
+                    machine.allocations.carried_out(look.pod.uid(), &Step::Container(name.clone()));
+                }
                 Err(waiting) => {
                     self.waiting.insert(name.clone(), waiting);
                     failed = true;
@@ -369,6 +392,8 @@ impl Worker {
             host_ips: self.machine.host_ips.clone(),
             runtime: self.machine.runtime_name.clone(),
             ended: self.ended.clone(),
+            resizing: self.machine.allocations.review(&self.machine, &look.pod, &look.observed),
+            actuated: Some(self.machine.allocations.actuated(look.pod.uid())),
         };
         let status = status::status(&look.pod, &look.observed, &known, over, look.now);
         let told = self.machine.statuses.tell(&self.machine, &look.pod, &status).await;
@@ -399,6 +424,10 @@ impl Knowledge for Worker {
 
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
         names::is_changed(container, status)
+    }
+
+    fn resized(&self, pod: &Pod, container: &Container) -> bool {
+        needs_restart(pod, container, &self.machine.allocations.actuated(pod.uid()))
     }
 }
 

@@ -18,7 +18,7 @@ const PORT: u16 = 9153;
 const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Serves them until it is dropped. The address may come later.
+/// Serves them until it is dropped. A predecessor may still have the port.
 pub(super) async fn serve(dns: Arc<Dns>, address: IpAddr, clock: Clock) {
     let listener = loop {
         match TcpListener::bind((address, PORT)).await {
