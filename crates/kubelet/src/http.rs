@@ -81,12 +81,12 @@ const MAX_BODY: usize = 10 * 1024;
 
 /// Asks a container once; what takes too long has failed.
 pub(crate) async fn get(request: &Request, limit: Duration) -> Result<Answer, String> {
-    timed(request, limit, send(request, MAX_BODY, trusting)).await
+    timed(request, limit, Box::pin(send(request, MAX_BODY, trusting))).await
 }
 
 /// Asks somebody else once, who has to be who they say.
 pub(crate) async fn fetch(request: &Request, limit: Duration, longest: usize) -> Result<Answer, String> {
-    timed(request, limit, send(request, longest, checking)).await
+    timed(request, limit, Box::pin(send(request, longest, checking))).await
 }
 
 async fn timed(

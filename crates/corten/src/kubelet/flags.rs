@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// The server to work on, and who to be.
     #[arg(long)]
     pub(super) kubeconfig: Option<PathBuf>,
+    /// Who to be at first, to ask for a certificate that is then kept in --kubeconfig.
+    #[arg(long)]
+    pub(super) bootstrap_kubeconfig: Option<PathBuf>,
     /// A KubeletConfiguration.
     #[arg(long)]
     pub(super) config: Option<PathBuf>,
