@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use corten_kubelet::configuration::Configuration;
 use corten_kubelet::{ManifestUrl, Manifests};
 
+use crate::kubelet;
 use crate::server::parse_duration;
 
 #[derive(clap::Args, Clone)]
@@ -19,6 +21,10 @@ pub(crate) struct AgentFlags {
     /// The socket of the runtime's image service, if it is another.
     #[arg(long, requires = "container_runtime_endpoint")]
     pub(crate) image_service_endpoint: Option<String>,
+    /// A KubeletConfiguration: how many pods the node takes, what it reserves, when it evicts, and the like. What flags of
+    /// this command say counts more.
+    #[arg(long)]
+    kubelet_config: Option<PathBuf>,
     /// Manifests of pods to run on this node, in a directory or a file; empty for none.
     #[arg(long, default_value = "/etc/kubernetes/manifests", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pod_manifest_path: PathBuf,
@@ -40,6 +46,15 @@ pub(crate) struct AgentFlags {
 }
 
 impl AgentFlags {
+    /// How the kubelet is configured, if anybody said so.
+    pub(crate) fn configuration(&self) -> anyhow::Result<Option<Configuration>> {
+        let Some(path) = &self.kubelet_config else { return Ok(None) };
+        let mut configuration = kubelet::read(path)?;
+        configuration.complete();
+        configuration.validate().context("the kubelet cannot be configured like this")?;
+        Ok(Some(configuration))
+    }
+
     /// Where the kubelet's health is asked for.
     pub(crate) fn health(&self) -> Option<SocketAddr> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
