@@ -44,6 +44,7 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         None => node_runtime::native(&options.data_dir, options.pod_network, clock.clone()).await?,
     };
     let manifests = options.flags.manifests()?;
+    let configuration = options.flags.configuration()?;
     let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
     let user = format!("system:node:{}", options.name);
     let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
@@ -62,6 +63,7 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         cluster_dns: vec![options.cluster_dns],
         cluster_domain: options.cluster_domain,
         manifests,
+        configuration: Some(configuration.tree()),
         ..Options::default()
     };
     manager.spawn(async move {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use corten_kubelet::configuration::{Configuration, field_of_flag};
 use corten_kubelet::{ManifestUrl, Manifests};
 
 use crate::server::parse_duration;
@@ -36,13 +37,39 @@ pub(crate) struct AgentFlags {
     /// Where anybody on this machine may ask whether the kubelet works; 0 for nowhere.
     #[arg(long, default_value_t = 10248)]
     healthz_port: u16,
+    /// A flag of the kubelet, such as eviction-hard=memory.available<5% or container-log-max-size=1Mi; may be repeated.
+    #[arg(long, value_name = "FLAG=VALUE")]
+    kubelet_arg: Vec<String>,
 }
+
+/// What a kubelet that shares its machine with everything else is told: disks may get fuller than on a machine of its
+/// own before pods have to go.
+const EVICTION_HARD: (&str, &str) = (
+    "eviction-hard",
+    "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%",
+);
 
 impl AgentFlags {
     /// Where the kubelet's health is asked for.
     pub(crate) fn health(&self) -> Option<SocketAddr> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
         (self.healthz_port != 0).then_some(address)
+    }
+
+    /// How the kubelet is configured: what its flags say over what holds here.
+    pub(crate) fn configuration(&self) -> anyhow::Result<Configuration> {
+        let mut configuration = Configuration::default();
+        let given = self.kubelet_arg.iter().map(|text| {
+            text.split_once('=').with_context(|| format!("--kubelet-arg: {text} is no FLAG=VALUE"))
+        });
+        let given = given.collect::<anyhow::Result<Vec<_>>>()?;
+        for (flag, value) in [EVICTION_HARD].into_iter().chain(given) {
+            let field = field_of_flag(flag.trim_start_matches('-'));
+            let field = field.with_context(|| format!("--kubelet-arg: a kubelet has no flag {flag}"))?;
+            configuration.set_flag(field, value).context("--kubelet-arg")?;
+        }
+        configuration.validate().context("--kubelet-arg")?;
+        Ok(configuration)
     }
 
     /// Where static pods come from.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::Pod;
+use crate::status::Ended;
 use crate::worker::{Orders, Worker};
 
 #[derive(Default)]
@@ -42,6 +43,8 @@ impl Pods {
             pod: Mutex::new(pod),
             unwanted: AtomicBool::new(false),
             again: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            ended: Mutex::default(),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());
@@ -75,6 +78,19 @@ impl Pods {
             pod.is_static() && pod.key() == key
         };
         state.workers.values().filter(is_it).inspect(|orders| orders.changed.notify_one()).count() > 0
+    }
+
+    /// The node gives a pod up.
+    pub(crate) fn end(&self, uid: &str, ended: Ended) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.ended.lock().get_or_insert(ended);
+            orders.changed.notify_one();
+        }
+    }
+
+    /// Whether a pod that was given up may still have something at work.
+    pub(crate) fn is_at_work(&self, uid: &str) -> bool {
+        self.0.lock().workers.get(uid).is_some_and(|orders| !orders.stopped.load(Ordering::Acquire))
     }
 
     /// Remembers which sandboxes are a pod's.

@@ -134,6 +134,21 @@ fn together(pod: &Pod, amount: impl Fn(&Container) -> Option<i64>) -> Option<i64
     Some(running.max(most))
 }
 
+/// What all containers together ask for.
+pub(crate) fn asked_together(pod: &Pod, name: &str) -> i64 {
+    let asked =
+        |c: &Container| c.tree.get("resources").and_then(|r| request(r, name)).map_or(0, |q| q.value());
+    together(pod, |c| Some(asked(c))).unwrap_or(0)
+}
+
+/// What all containers together may use at most, if any of them says so.
+pub(crate) fn limit_together(pod: &Pod, name: &str) -> Option<Quantity> {
+    let limit = |c: &Container| c.tree.get("resources").and_then(|r| listed(r, "limits", name));
+    let first = pod.containers().iter().find_map(limit)?;
+    let all = together(pod, |c| Some(limit(c).map_or(0, |q| q.value()))).unwrap_or(0);
+    Some(Quantity::new(all, first.format()))
+}
+
 /// How readily the kernel kills a container when memory runs out: the more of the node it asked for, the later.
 fn oom_score(pod: &Pod, resources: &Value, memory: i64) -> i64 {
     let critical = pod.tree().int_at(&["spec", "priority"]).is_some_and(|p| p >= 2_000_001_000);
