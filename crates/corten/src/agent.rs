@@ -134,8 +134,8 @@ pub(crate) async fn start(
         cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
-        node: configuration.as_ref().map(KubeletNode::of).unwrap_or_default(),
-        configuration: configuration.map(|configuration| configuration.tree()),
+        node: KubeletNode::of(&configuration),
+        configuration: Some(configuration.tree()),
         ..Options::default()
     };
     manager.spawn(async move {
