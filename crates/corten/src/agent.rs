@@ -13,7 +13,7 @@ use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
 use corten_kubelet::server::Shown;
-use corten_kubelet::{Options, Parts, server};
+use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
 use corten_net::Across;
 use corten_net::peers::Between;
 use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, Sans};
@@ -22,9 +22,9 @@ use corten_reconcile::Manager;
 use crate::agent_flags::AgentFlags;
 use crate::dns::{self, DnsOptions};
 use crate::pod_network::BuiltIn;
-use crate::{node_runtime, peers};
+use crate::{network_policy, node_runtime, peers};
 
-pub(crate) use alone::{Args, run};
+pub(crate) use alone::{Args, certify, run};
 pub(crate) use settings::between;
 
 pub(crate) const AGENT: &str = "kubelet/v1.37.0";
@@ -45,6 +45,8 @@ pub(crate) struct NodeOptions {
     pub(crate) cluster_domain: String,
     /// Whether names are answered here.
     pub(crate) dns: bool,
+    /// Whether network policies are enforced here.
+    pub(crate) network_policy: bool,
     /// How packets travel between nodes.
     pub(crate) between: Between,
     pub(crate) flags: AgentFlags,
@@ -96,7 +98,7 @@ pub(crate) async fn start(
             node_runtime::native(&options.data_dir, network, clock.clone()).await?
         }
     };
-    let manifests = options.flags.manifests()?;
+    let (manifests, configuration) = (options.flags.manifests()?, options.flags.configuration()?);
     let Standing { client, certificate, client_ca_pem } = standing;
     let api = server::Options {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
@@ -132,6 +134,8 @@ pub(crate) async fn start(
         cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
+        node: KubeletNode::of(&configuration),
+        configuration: Some(configuration.tree()),
         ..Options::default()
     };
     manager.spawn(async move {
@@ -150,7 +154,8 @@ fn pod_network(manager: &Manager, options: &NodeOptions, clock: &Clock) -> anyho
     // A machine on no network has no neighbours.
     let across = Across { between: options.between, node: options.address };
     let across = (!options.address.is_loopback()).then_some(across);
-    let network = BuiltIn::open(options.data_dir.join("network"), across)?;
+    let policies = network_policy::start(manager, options)?;
+    let network = BuiltIn::open(options.data_dir.join("network"), across, policies)?;
     let (caches, name) = (manager.caches().clone(), options.name.clone());
     manager.spawn(peers::follow(network.network(), caches, name, clock.clone()));
     Ok(Some(network))

@@ -9,6 +9,7 @@ mod dns;
 mod image;
 mod join;
 mod kubelet;
+mod network_policy;
 mod node_runtime;
 mod peers;
 mod pod_network;

@@ -29,18 +29,19 @@ use tracing_subscriber::EnvFilter;
 use crate::agent::{self, NodeOptions, Standing};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
-use crate::proxy;
+use crate::{network_policy, proxy};
 
 use joining::Told;
 pub(crate) use joining::{INVITED, NODE_SETTINGS};
 
 /// Parts that can be left out.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "agent",
     "scheduler",
     "controller-manager",
     "proxy",
     "dns",
+    network_policy::PART,
     addons::LOCAL_STORAGE,
     addons::METRICS_SERVER,
 ];
@@ -86,7 +87,8 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage, metrics-server.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, network-policy, local-storage,
+    /// metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
@@ -164,6 +166,7 @@ impl Args {
             cluster_domain: self.cluster_domain.clone(),
             // Pods that reach nobody ask nobody.
             dns: self.runs("dns") && self.pod_network == "built-in",
+            network_policy: self.runs(network_policy::PART),
             between: agent::between(&self.pod_network_backend),
             flags: self.node.clone(),
         }

@@ -14,13 +14,13 @@ use corten_reconcile::Manager;
 use super::settings::Settings;
 use super::{AGENT, NodeOptions, Standing, host_name, start};
 use crate::agent_flags::AgentFlags;
-use crate::join::{self, Invitation, Joined, Joining};
-use crate::proxy;
+use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::server::{StopSignals, log_to_stderr, outward_address};
+use crate::{network_policy, proxy};
 
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 /// Parts of a node that can be left out.
-const PARTS: [&str; 2] = ["proxy", "dns"];
+const PARTS: [&str; 3] = ["proxy", "dns", network_policy::PART];
 
 // As upstream's, a flag that is given twice counts the second time.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
     #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
     pod_network: String,
-    /// Parts not to run: proxy, dns.
+    /// Parts not to run: proxy, dns, network-policy.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     #[command(flatten)]
@@ -87,7 +87,8 @@ impl Args {
         if !server.starts_with("https://") {
             bail!("--server: {server:?} is no server; give one such as https://192.0.2.1:6443");
         }
-        Ok(Joining { server, invitation, node_name: self.name(), folder: self.folder() })
+        let kubeconfig = self.folder().join("kubelet.kubeconfig");
+        Ok(Joining { server, means: invitation.map(Means::Invitation), node_name: self.name(), kubeconfig })
     }
 
     fn options(&self, settings: Settings, address: IpAddr) -> NodeOptions {
@@ -98,6 +99,7 @@ impl Args {
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network,
+            network_policy: self.runs(network_policy::PART),
             between: settings.between,
             // A cluster whose server answers for no names has somebody else who does.
             dns: pod_network && self.runs("dns") && settings.answers_names,
@@ -158,7 +160,7 @@ fn standing(joined: &Joined, client: Client, name: &str) -> anyhow::Result<Stand
 }
 
 /// Keeps what the node shows certified by the cluster, for good.
-async fn certify(client: Client, name: String, sans: Sans, shown: Shown, clock: Clock) {
+pub(crate) async fn certify(client: Client, name: String, sans: Sans, shown: Shown, clock: Clock) {
     let mut failures = 0;
     loop {
         let certified = async {

@@ -9,10 +9,6 @@ use super::TABLE;
 use super::service::{Map, REJECT};
 use crate::base::{Base, LocalPods};
 
-/// The map of numbered endpoints.
-pub(crate) const ENDPOINTS: &str = "endpoints";
-/// The map of numbered endpoints' chains, for Services whose clients are remembered.
-pub(crate) const ENDPOINT_CHAINS: &str = "endpoint-chains";
 const NODE_PORT_IPS: &str = "nodeport-ips";
 const SERVICE_CIDRS: &str = "service-cidrs";
 
@@ -109,8 +105,7 @@ impl Base {
         let where_to = [address, Type::Protocol, Type::Port];
         let which_port = [Type::Protocol, Type::Port];
         let hairpin = [address, address, Type::Protocol, Type::Port];
-        let target = [address, Type::Port];
-        let sets: [(&str, &[Type], MapsTo<'_>); 9] = [
+        let sets: [(&str, &[Type], MapsTo<'_>); 7] = [
             (Map::ClusterIps.name(), &[address], MapsTo::Nothing),
             (Map::ServiceIps.name(), &where_to, MapsTo::Verdict),
             (Map::FirewallIps.name(), &where_to, MapsTo::Verdict),
@@ -118,8 +113,6 @@ impl Base {
             (Map::NoEndpointNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::ServiceNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::HairpinConnections.name(), &hairpin, MapsTo::Nothing),
-            (ENDPOINTS, &[Type::Mark], MapsTo::Data(&target)),
-            (ENDPOINT_CHAINS, &[Type::Mark], MapsTo::Verdict),
         ];
         for (id, (name, key, maps_to)) in (1..).zip(sets) {
             table.set(id, &Set { name, key, maps_to, intervals: false, timeout: None });
