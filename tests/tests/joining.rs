@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
+/// How full this machine's disks are is nobody's concern here.
+const KUBELET: [&str; 2] = ["--kubelet-arg", "eviction-hard=memory.available<1Mi"];
 
 /// A node in a process of its own.
 struct Agent {
@@ -30,7 +32,7 @@ impl Agent {
         let child = machine.run(|| {
             let mut command = Command::new(corten_binary());
             command.args(["agent", "--server", url, "--node-name", name, "--pod-manifest-path", ""]);
-            command.arg("--data-dir").arg(directory.path());
+            command.args(KUBELET).arg("--data-dir").arg(directory.path());
             if !token.is_empty() {
                 command.args(["--token", token]);
             }
@@ -155,6 +157,8 @@ fn three_machines_become_one_cluster() {
             "",
             "--node-monitor-grace-period",
             "12s",
+            KUBELET[0],
+            KUBELET[1],
         ];
         let server = Server::try_start(&directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();

@@ -24,8 +24,18 @@ fn start() -> Server {
     input.write_all(&busybox_archive()).expect("the archive is read");
     drop(input);
     assert!(import.wait().expect("the import ends").success());
-    let server = Server::try_start(&directory, &["--node-name", "names", "--kubelet-port", "0"])
-        .unwrap_or_else(|e| panic!("{e:?}"));
+    let server = Server::try_start(
+        &directory,
+        &[
+            "--node-name",
+            "names",
+            "--kubelet-port",
+            "0",
+            "--kubelet-arg",
+            "eviction-hard=memory.available<1Mi",
+        ],
+    )
+    .unwrap_or_else(|e| panic!("{e:?}"));
     let client = server.client();
     eventually("the default account", || {
         client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200

@@ -84,7 +84,7 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
             renew(&machine).await?;
             let conditions = conditions(&machine).await;
             let due = clock.now() >= reported + machine.node.report;
-            if due || conditions != last {
+            if due || conditions != last || !is_known(&machine, &conditions) {
                 report(&machine).await?;
                 last = conditions;
                 reported = clock.now();
@@ -95,6 +95,22 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
             tracing::warn!(%error, "the node could not report");
         }
     }
+}
+
+/// Whether the API server has it as the node says it: a node that was cut off has been given up meanwhile.
+fn is_known(machine: &Machine, conditions: &Value) -> bool {
+    let node = machine.caches.of(&machine.own_node).get(&key(machine));
+    node.is_none_or(|node| agrees(&node.tree(), conditions))
+}
+
+/// Whether a Node says of every condition what is said here.
+fn agrees(node: &Value, conditions: &Value) -> bool {
+    let known = node.items_at(&["status", "conditions"]);
+    let same = |said: &Value| {
+        let status = known.iter().find(|known| known.str_at(&["type"]) == said.str_at(&["type"]));
+        status.is_some_and(|known| known.str_at(&["status"]) == said.str_at(&["status"]))
+    };
+    conditions.as_array().unwrap_or_default().iter().all(same)
 }
 
 fn key(machine: &Machine) -> Key {
@@ -268,5 +284,24 @@ fn architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_given_up_is_told_of_again() {
+        let said = value!([{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]);
+        let node = |ready: &str| {
+            value!({"status": {"conditions": [
+                {"type": "NetworkUnavailable", "status": "False"}, {"type": "DiskPressure", "status": "False"},
+                {"type": "Ready", "status": (ready)}
+            ]}})
+        };
+        assert!(agrees(&node("True"), &said));
+        assert!(!agrees(&node("Unknown"), &said));
+        assert!(!agrees(&value!({}), &said));
     }
 }
