@@ -26,7 +26,13 @@ fn in_own_network(test: impl FnOnce() + Send) {
         let mut routing = Routing::open(&machine)?;
         let (name, peer) = ("eth0", "out");
         let hardware = [2, 0, 0, 0, 0, 2];
-        routing.add_veth(&Veth { name, mtu: 1500, peer, peer_namespace: &outside, peer_hardware: hardware })?;
+        routing.add_veth(&Veth {
+            name,
+            mtu: 1500,
+            peer,
+            peer_namespace: &outside,
+            peer_hardware: hardware,
+        })?;
         for link in ["lo", "eth0"] {
             let index = routing.link(link)?.expect("the link is there").index;
             routing.change_link(index, Change { up: true, ..Change::default() })?;
@@ -141,7 +147,10 @@ impl Cluster {
         let to = SocketAddr::new(NODE.parse().expect("an address"), port.expect("a port"));
         let mut said = String::new();
         eventually("health is served", || {
-            said = asked(to).ok().and_then(|answer| answer.lines().next().map(str::to_owned)).unwrap_or_default();
+            said = asked(to)
+                .ok()
+                .and_then(|answer| answer.lines().next().map(str::to_owned))
+                .unwrap_or_default();
             !said.is_empty()
         });
         said

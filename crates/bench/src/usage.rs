@@ -74,7 +74,8 @@ fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
 /// utime + stime + cutime + cstime.
 fn family_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
     (fields.len() == 4).then(|| fields.iter().sum())
 }
 

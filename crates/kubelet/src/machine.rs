@@ -60,7 +60,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn teller(&self, pod: &Pod) -> Teller {
-        Teller::new(self.recorder.clone(), pod.clone())
+        Teller::new(self.recorder.clone(), pod.clone(), &self.config.node_name)
     }
 
     /// Forgets a pod of which nothing is left.

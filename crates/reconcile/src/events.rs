@@ -33,6 +33,8 @@ pub struct Event {
     pub message: String,
     /// Who tells it, as `kubectl describe` shows.
     pub component: Str,
+    /// The node that it is told on; empty for what is on none in particular.
+    pub host: Str,
     /// Whom it is about, as an object reference.
     pub about: Value,
 }
@@ -44,8 +46,14 @@ impl Event {
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
-        let (kind, message) = (EventKind::Normal, message.into());
-        Event { kind, reason, message, component: component.into(), about: reference(about) }
+        Event {
+            kind: EventKind::Normal,
+            reason,
+            message: message.into(),
+            component: component.into(),
+            host: Str::default(),
+            about: reference(about),
+        }
     }
 
     pub fn warning(
@@ -54,8 +62,7 @@ impl Event {
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
-        let (kind, message) = (EventKind::Warning, message.into());
-        Event { kind, reason, message, component: component.into(), about: reference(about) }
+        Event { kind: EventKind::Warning, ..Event::normal(component, about, reason, message) }
     }
 }
 
@@ -117,7 +124,7 @@ struct Sameness {
     kind: EventKind,
     reason: &'static str,
     message: String,
-    about: (Str, Str),
+    about: [Str; 3],
 }
 
 struct Known {
@@ -143,7 +150,7 @@ impl Writer {
             kind: event.kind,
             reason: event.reason,
             message: event.message.clone(),
-            about: (text("uid"), text("name")),
+            about: [text("uid"), text("name"), text("fieldPath")],
         };
         self.forget(now);
         if let Some(known) = self.known.get_mut(&same) {
@@ -185,12 +192,17 @@ fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
         EventKind::Warning => "Warning",
     };
     let at = time::format(now);
-    value!({
+    let mut object = value!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": (name), "namespace": (namespace)},
         "involvedObject": (event.about.clone()),
         "reason": (event.reason), "message": (event.message.as_str()), "type": (kind),
-        "source": {"component": (event.component.clone())}, "reportingComponent": (event.component.clone()), "reportingInstance": "",
+        "source": {"component": (event.component.clone())}, "reportingComponent": (event.component.clone()),
+        "reportingInstance": (event.host.clone()),
         "count": 1, "firstTimestamp": (at.clone()), "lastTimestamp": (at), "eventTime": null,
-    })
+    });
+    if !event.host.is_empty() {
+        object.set(&["source", "host"], event.host.clone());
+    }
+    object
 }
