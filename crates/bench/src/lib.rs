@@ -7,6 +7,7 @@
 
 mod apiserver;
 mod controllers;
+mod dns;
 mod events;
 mod http;
 mod load;
@@ -24,6 +25,7 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use dns::{DnsOptions, dns};
 pub use node::{NodeOptions, node};
 pub use proxy::{OpenRules, ProxyOptions, Rules, proxy};
 pub use raw::raw_server;

@@ -1,5 +1,7 @@
 //! `corten bench`: measure, print a table or JSON.
 
+mod dns;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -24,6 +26,8 @@ enum What {
     Node(NodeArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
+    /// Ask a server of names that has a large cluster in memory.
+    Dns(dns::Args),
     /// Write rules for many Services, and connect through one.
     Proxy(ProxyArgs),
     /// The bare TLS server that shows what this machine can do at most.
@@ -136,6 +140,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Controllers(args) => controllers(args).await,
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
+            What::Dns(args) => print(&dns::run(&args)?, args.json),
             What::Proxy(args) => proxy(&args),
         }
     })

@@ -7,12 +7,16 @@ mod component;
 mod controller_manager;
 mod dns;
 mod image;
+mod join;
 mod kubelet;
+mod network_policy;
 mod node_runtime;
+mod peers;
 mod pod_network;
 mod proxy;
 mod scheduler;
 mod server;
+mod token;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -31,6 +35,10 @@ struct Cli {
 enum Command {
     /// Run a cluster on this machine.
     Server(Box<server::Args>),
+    /// Run a node that joins a cluster.
+    Agent(Box<agent::Args>),
+    /// Make, list and take back invitations to the cluster.
+    Token(token::Args),
     /// Run the controllers alone, against any Kubernetes.
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
@@ -50,6 +58,8 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
+        Command::Agent(args) => agent::run(&args),
+        Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
         Command::Proxy(args) => proxy::run(&args),

@@ -2,6 +2,7 @@
 
 mod addons;
 mod authentication;
+mod joining;
 mod node_network;
 
 use std::io::IsTerminal;
@@ -19,24 +20,28 @@ use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, SigningOptions};
 use corten_net::Cidr;
-use corten_pki::{Authority, KubeconfigNames, Sans, ServerPki, write_kubeconfig};
+use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::agent::{self, NodeOptions};
+use crate::agent::{self, NodeOptions, Standing};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
-use crate::proxy;
+use crate::{network_policy, proxy};
+
+use joining::Told;
+pub(crate) use joining::{INVITED, NODE_SETTINGS};
 
 /// Parts that can be left out.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "agent",
     "scheduler",
     "controller-manager",
     "proxy",
     "dns",
+    network_policy::PART,
     addons::LOCAL_STORAGE,
     addons::METRICS_SERVER,
 ];
@@ -82,7 +87,8 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage, metrics-server.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, network-policy, local-storage,
+    /// metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
@@ -97,6 +103,9 @@ pub(crate) struct Args {
     /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
     #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
     pod_network: String,
+    /// How packets travel between nodes: vxlan, or direct on a network that lets foreign addresses pass.
+    #[arg(long, default_value = "vxlan", value_parser = ["vxlan", "direct"])]
+    pod_network_backend: String,
     /// Where pods ask for names: an address, or one of each family [default: the tenth of each range of cluster IPs].
     #[arg(long, value_delimiter = ',')]
     cluster_dns: Vec<IpAddr>,
@@ -146,7 +155,7 @@ impl Args {
     }
 
     /// What the node of this process has to be told.
-    fn node_options(&self, address: IpAddr, authority: Arc<Authority>) -> NodeOptions {
+    fn node_options(&self, address: IpAddr) -> NodeOptions {
         NodeOptions {
             name: self.node_name.clone().unwrap_or_else(agent::host_name),
             address,
@@ -155,9 +164,23 @@ impl Args {
             pod_network: self.pod_network == "built-in",
             cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
+            // Pods that reach nobody ask nobody.
+            dns: self.runs("dns") && self.pod_network == "built-in",
+            network_policy: self.runs(network_policy::PART),
+            between: agent::between(&self.pod_network_backend),
             flags: self.node.clone(),
+        }
+    }
+
+    /// What machines that join have to be told.
+    fn told(&self, server: SocketAddr, authority_pem: &str) -> Told {
+        Told {
+            server: format!("https://{server}"),
+            authority_pem: authority_pem.to_owned(),
+            cluster_dns: self.cluster_dns(),
+            cluster_domain: self.cluster_domain.clone(),
+            backend: self.pod_network_backend.clone(),
             dns: self.runs("dns"),
-            authority,
         }
     }
 
@@ -172,6 +195,7 @@ impl Args {
             root_ca: pki.ca_pem.clone(),
             token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
             signing: SigningOptions::default().with_all(&authority),
+            approve_kubelet_serving: true,
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
@@ -223,7 +247,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let controllers = args.controller_options(&pki)?;
-    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()), pki.authority.clone());
+    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()));
+    let authority = pki.authority.clone();
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -243,9 +268,10 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
-    addons::install(&administrator, |addon| args.runs(addon)).await;
     let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
     node_network::install(&administrator, &names).await;
+    joining::install(&administrator, &args.told(endpoint.unwrap_or(advertised), authority.pem())).await;
+    addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
         .context("writing the kubeconfig")?;
@@ -261,9 +287,13 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         simulated_nodes: args.simulated_nodes,
     };
     let controllers = controller_manager::start(&running, parts);
+    if args.runs("dns") && args.runs("controller-manager") {
+        controllers.run(corten_dns::NodeEndpoints);
+    }
     if args.runs("agent") && args.simulated_nodes == 0 {
         let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
-        agent::start(&running, &controllers, node).await.context("starting the node")?;
+        let standing = Standing::beside(&running, &authority, &node)?;
+        agent::start(&controllers, standing, node).await.context("starting the node")?;
         if let Some(node) = proxied {
             proxy::start(&controllers, &node)?;
         }

@@ -3,41 +3,42 @@
 
 use std::sync::Arc;
 
-use corten_api::Value;
 use corten_client::{Caches, Change, Kind, kinds};
 
 use crate::dns::Dns;
-use crate::zone::{Service, Slice, Zone};
+use crate::zone::{Service, Slice};
 
-/// What becomes of the zone when an object is so; `None` when it is gone.
-type Take = fn(&mut Zone, &Change, Option<Value>);
-
-const FOLLOWED: [(&Kind, Take); 3] = [
-    (&kinds::NAMESPACES, |zone, change, namespace| {
-        zone.set_namespace(&change.object().key.name, namespace.is_some());
-    }),
-    (&kinds::SERVICES, |zone, change, service| {
-        let key = &change.object().key;
-        zone.set_service(&key.namespace, &key.name, service.as_ref().map(Service::of));
-    }),
-    (&kinds::ENDPOINT_SLICES, |zone, change, slice| {
-        let key = &change.object().key;
-        zone.set_slice(&key.namespace, &key.name, slice.as_ref().and_then(Slice::of));
-    }),
-];
+/// The kinds of objects that names follow from.
+const FOLLOWED: [&Kind; 3] = [&kinds::NAMESPACES, &kinds::SERVICES, &kinds::ENDPOINT_SLICES];
 
 /// Follows the cluster for as long as the caches do; returns once everything there was has been seen.
-pub(crate) async fn follow(dns: &Arc<Dns>, caches: &Caches) {
-    let followed = FOLLOWED.map(|(kind, take)| {
+pub async fn follow(dns: &Arc<Dns>, caches: &Caches) {
+    let followed = FOLLOWED.map(|kind| {
         let (cache, dns) = (caches.of(kind), dns.clone());
-        cache.subscribe(move |change| {
-            let tree = change.new.as_ref().map(|object| object.tree());
-            dns.change(|zone| take(zone, change, tree));
-        });
+        cache.subscribe(move |change| dns.take(kind, change));
         cache
     });
     for cache in followed {
         cache.synced().await;
     }
     dns.set_synced();
+}
+
+impl Dns {
+    /// Takes in that an object came, changed or went. Kinds that have no names are nothing to it.
+    pub fn take(&self, kind: &Kind, change: &Change) {
+        let key = &change.object().key;
+        let tree = change.new.as_ref().map(|object| object.tree());
+        let tree = tree.as_ref();
+        match kind.plural.as_str() {
+            "namespaces" => self.change(|zone| zone.set_namespace(&key.name, tree.is_some())),
+            "services" => {
+                self.change(|zone| zone.set_service(&key.namespace, &key.name, tree.map(Service::of)))
+            }
+            "endpointslices" => {
+                self.change(|zone| zone.set_slice(&key.namespace, &key.name, tree.and_then(Slice::of)))
+            }
+            _ => {}
+        }
+    }
 }

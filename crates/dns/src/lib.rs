@@ -12,11 +12,13 @@
 
 mod cache;
 mod dns;
+mod endpoints;
 mod follow;
 mod forward;
 mod message;
 mod metrics;
 mod name;
+mod neighbours;
 mod passed;
 mod resolve;
 mod resolvers;
@@ -25,14 +27,14 @@ mod zone;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use corten_client::Caches;
 
 pub use dns::Dns;
+pub use endpoints::{NAMESPACE, NodeEndpoints, OURS, PROXY_NAME, SERVICE};
+pub use follow::follow;
 pub use message::kind;
 pub use name::Name;
-pub use serve::Bound;
+pub use neighbours::Neighbours;
+pub use serve::{Bound, MayAsk, anybody};
 
 /// The port that names are asked for at.
 pub const PORT: u16 = 53;
@@ -52,9 +54,4 @@ pub struct Options {
 pub enum Error {
     #[error("{0:?} cannot be what names end in")]
     Domain(String),
-}
-
-/// Follows the cluster for as long as the caches do; returns once everything there was has been seen.
-pub async fn follow(dns: &Arc<Dns>, caches: &Caches) {
-    follow::follow(dns, caches).await;
 }

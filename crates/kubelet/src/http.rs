@@ -96,7 +96,7 @@ const MAX_REDIRECTS: usize = 10;
 
 /// Asks a container once; what takes too long has failed.
 pub(crate) async fn get(request: &Request, limit: Duration) -> Result<Answer, String> {
-    timed(request, limit, send(request, MAX_BODY, trusting)).await
+    timed(request, limit, Box::pin(send(request, MAX_BODY, trusting))).await
 }
 
 /// Asks a container and follows where it leads, as long as that is the same host.
@@ -120,7 +120,7 @@ async fn follow(mut request: Request) -> Result<Answer, String> {
 
 /// Asks somebody else once, who has to be who they say.
 pub(crate) async fn fetch(request: &Request, limit: Duration, longest: usize) -> Result<Answer, String> {
-    timed(request, limit, send(request, longest, checking)).await
+    timed(request, limit, Box::pin(send(request, longest, checking))).await
 }
 
 async fn timed(

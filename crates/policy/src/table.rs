@@ -58,18 +58,21 @@ impl Writer {
         self.set(EGRESS, &[address], MapsTo::Verdict);
         self.set(INGRESS, &[address], MapsTo::Verdict);
         self.set(ITSELF, &[address, address], MapsTo::Nothing);
-        let family = family(self.ipv4);
         for chain in [EGRESS, INGRESS] {
             self.transaction.chain(chain);
         }
         self.transaction.base_chain(PASSING, "filter", Hook::Forward, FILTER);
-        self.transaction.rule(PASSING, &Rule::new().begins_connection().goto(EGRESS));
         let both = [Field::Source, Field::Destination];
-        self.transaction.rule(EGRESS, &Rule::new().in_set(family, &both, ITSELF).accept());
-        self.transaction.rule(EGRESS, &Rule::new().judged_by(family, &[Field::Source], EGRESS));
-        self.transaction.rule(EGRESS, &Rule::new().goto(INGRESS));
-        self.transaction.rule(INGRESS, &Rule::new().judged_by(family, &[Field::Destination], INGRESS));
-        self.transaction.rule(INGRESS, &Rule::new().accept());
+        for (chain, rule) in [
+            (PASSING, self.rule().begins_connection().goto(EGRESS)),
+            (EGRESS, self.rule().in_set(&both, ITSELF).accept()),
+            (EGRESS, self.rule().judged_by(&[Field::Source], EGRESS)),
+            (EGRESS, self.rule().goto(INGRESS)),
+            (INGRESS, self.rule().judged_by(&[Field::Destination], INGRESS)),
+            (INGRESS, self.rule().accept()),
+        ] {
+            self.transaction.rule(chain, &rule);
+        }
     }
 
     /// First comes what others need, last goes what nobody needs any more.
@@ -157,7 +160,7 @@ impl Writer {
     }
 
     fn clause(&mut self, chain: &str, direction: Direction, clause: &Clause) {
-        let rule = self.at(self.who(Rule::new(), direction, &clause.who), &clause.at);
+        let rule = self.at(self.who(self.rule(), direction, &clause.who), &clause.at);
         let rule = match (&clause.then, direction) {
             (Then::Ask(chain), _) => rule.jump(chain),
             (Then::Drop, _) => rule.drop(),
@@ -175,7 +178,7 @@ impl Writer {
         };
         match who {
             Who::Anybody => rule,
-            Who::In(set) => rule.in_set(family(self.ipv4), &[field], set),
+            Who::In(set) => rule.in_set(&[field], set),
             Who::Within { network, except } => {
                 let within = if is_ingress { rule.from_network(*network) } else { rule.to_network(*network) };
                 except.iter().fold(within, |rule, except| {
@@ -192,7 +195,7 @@ impl Writer {
             At::Numbers(protocol, first, last) => rule.protocol(protocol.number()).to_ports(*first, *last),
             At::In(set) => {
                 let fields = [Field::Destination, Field::Protocol, Field::DestinationPort];
-                rule.in_set(family(self.ipv4), &fields, set)
+                rule.in_set(&fields, set)
             }
         }
     }
@@ -201,6 +204,10 @@ impl Writer {
         self.sets += 1;
         let set = Set { name, key, maps_to, intervals: false, timeout: None };
         self.transaction.set(self.sets, &set);
+    }
+
+    fn rule(&self) -> Rule {
+        Rule::of(family(self.ipv4))
     }
 
     fn address(&self) -> Type {
