@@ -154,7 +154,7 @@ impl Cluster {
     fn asked_by_pod(&self, to: SocketAddr) -> String {
         let url = format!("http://{to}/index.html");
         let kubectl = Tool::new("kubectl", &self.server);
-        let done = kubectl.run(&["exec", "client", "--", "busybox", "wget", "-T", "5", "-qO-", &url]);
+        let done = kubectl.run(&["exec", "client", "--", "busybox", "wget", "-qO-", &url]);
         assert!(done.status.success(), "{done:?}");
         done.stdout
     }
