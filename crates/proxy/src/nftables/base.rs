@@ -159,6 +159,8 @@ impl Base {
         let to_cluster_ip = Rule::of(self.family()).in_set(&[Field::Destination], Map::ClusterIps.name());
         table.rule("cluster-ips-check", &to_cluster_ip.reject());
         if !self.service_cidrs.is_empty() {
+            // What the node itself has is taken: it may answer for a Service that another proxy looks after.
+            table.rule("cluster-ips-check", &Rule::of(self.family()).to_local().back());
             let unallocated = Rule::of(self.family()).in_set(&[Field::Destination], SERVICE_CIDRS);
             table.rule("cluster-ips-check", &unallocated.drop());
         }
