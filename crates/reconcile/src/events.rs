@@ -36,6 +36,8 @@ pub struct Event {
     pub message: String,
     /// Who tells it, as `kubectl describe` shows.
     pub component: Str,
+    /// The node that it is told on; empty for what is on none in particular.
+    pub host: Str,
     /// Whom it is about, as an object reference.
     pub about: Value,
     /// What was being done, for those who tell it in the newer way: with a time to the microsecond, and repeated as a
@@ -50,8 +52,15 @@ impl Event {
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
-        let (kind, message) = (EventKind::Normal, message.into());
-        Event { kind, reason, message, component: component.into(), about: reference(about), action: None }
+        Event {
+            kind: EventKind::Normal,
+            reason,
+            message: message.into(),
+            component: component.into(),
+            host: Str::default(),
+            about: reference(about),
+            action: None,
+        }
     }
 
     pub fn warning(
@@ -60,8 +69,7 @@ impl Event {
         reason: &'static str,
         message: impl Into<String>,
     ) -> Event {
-        let (kind, message) = (EventKind::Warning, message.into());
-        Event { kind, reason, message, component: component.into(), about: reference(about), action: None }
+        Event { kind: EventKind::Warning, ..Event::normal(component, about, reason, message) }
     }
 }
 
@@ -126,7 +134,7 @@ struct Sameness {
     kind: EventKind,
     reason: &'static str,
     message: String,
-    about: (Str, Str),
+    about: [Str; 3],
 }
 
 impl Sameness {
@@ -137,7 +145,7 @@ impl Sameness {
             kind: event.kind,
             reason: event.reason,
             message: event.message.clone(),
-            about: (text("uid"), text("name")),
+            about: [text("uid"), text("name"), text("fieldPath")],
         }
     }
 }
@@ -268,12 +276,15 @@ fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
             "firstTimestamp": null, "lastTimestamp": null,
         }),
         None => value!({
-            "source": {"component": (event.component.clone())}, "reportingInstance": "", "count": 1,
+            "source": {"component": (event.component.clone())}, "reportingInstance": (event.host.clone()), "count": 1,
             "firstTimestamp": (time::format(now)), "lastTimestamp": (time::format(now)), "eventTime": null,
         }),
     };
     for (key, value) in how.as_object().into_iter().flat_map(Map::iter) {
         object.set(&[key.as_str()], value.clone());
+    }
+    if event.action.is_none() && !event.host.is_empty() {
+        object.set(&["source", "host"], event.host.clone());
     }
     object
 }

@@ -3,10 +3,10 @@
 //! Two Services may want the same entry: the one whose name comes first has it, and the other when that one is gone.
 //!
 //! *Invariants:* what changes depends on what changed, never on how much there is. What a packet on its way may still
-//! look for stays a while: endpoints are given new numbers rather than others', and old ones and empty chains are removed
-//! later.
+//! look for stays a while: endpoints are given new numbers, or take the place of others in one step, and old numbers and
+//! empty chains are removed later.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub struct Kept {
     services: HashMap<Key, Wanted>,
     /// Who wants each entry.
     entries: HashMap<Entry, BTreeMap<Key, Option<Verdict>>>,
-    /// The numbers that chains pick from.
-    numbers: HashMap<String, Numbers>,
+    /// The numbers that chains pick from, and the addresses they stand for.
+    numbers: HashMap<String, (Numbers, Vec<SocketAddr>)>,
     addresses: Pool,
     endpoint_chains: Pool,
     stale: Stale,
@@ -69,6 +69,8 @@ pub struct Changes {
     pub new_maps: Vec<Map>,
     pub new_chains: Vec<String>,
     pub numbered: Vec<(Numbers, Vec<SocketAddr>)>,
+    /// Numbers that stand for other addresses than before.
+    pub renumbered: Vec<(Map, u32, SocketAddr)>,
     pub numbered_chains: Vec<(Numbers, Vec<String>)>,
     pub rules: Vec<(String, Placed)>,
     pub added: Vec<(Entry, Option<Verdict>)>,
@@ -156,11 +158,12 @@ impl Kept {
 
     fn change_chains(&mut self, had: &Wanted, wanted: &Wanted, changes: &mut Changes) {
         for (chain, rules) in &had.chains {
-            if wanted.chains.get(chain) == Some(rules) {
+            let kept = wanted.chains.get(chain);
+            if kept == Some(rules) || kept.is_some_and(|kept| self.renumber(chain, rules, kept, changes)) {
                 continue;
             }
             changes.flushed.push(chain.clone());
-            if let Some(numbers) = self.numbers.remove(chain) {
+            if let Some((numbers, _)) = self.numbers.remove(chain) {
                 self.give_back(numbers, changes);
             }
             if !wanted.chains.contains_key(chain) {
@@ -168,12 +171,13 @@ impl Kept {
             }
         }
         for (chain, rules) in &wanted.chains {
-            if had.chains.get(chain) == Some(rules) {
-                continue;
-            }
-            if !had.chains.contains_key(chain) {
-                self.stale.chains.remove(chain);
-                changes.new_chains.push(chain.clone());
+            match had.chains.get(chain) {
+                Some(had) if had == rules || self.numbers.contains_key(chain) => continue,
+                Some(_) => {}
+                None => {
+                    self.stale.chains.remove(chain);
+                    changes.new_chains.push(chain.clone());
+                }
             }
             for rule in rules {
                 let placed = self.place(chain, rule, changes);
@@ -182,16 +186,39 @@ impl Kept {
         }
     }
 
+    /// As many endpoints as before, but others: they take the numbers of those that are gone, and no rule changes.
+    fn renumber(&mut self, chain: &str, had: &[Rule], wanted: &[Rule], changes: &mut Changes) -> bool {
+        let ([Rule::Redirect(before, had)], [Rule::Redirect(after, wanted)]) = (had, wanted) else {
+            return false;
+        };
+        let Some((numbers, addresses)) = self.numbers.get_mut(chain) else { return false };
+        if before != after || had.len() != wanted.len() {
+            return false;
+        }
+        let staying: HashSet<SocketAddr> = wanted.iter().copied().collect();
+        let known: HashSet<SocketAddr> = had.iter().copied().collect();
+        let mut new = wanted.iter().copied().filter(|address| !known.contains(address));
+        for (number, address) in (numbers.first..).zip(addresses) {
+            if !staying.contains(address)
+                && let Some(other) = new.next()
+            {
+                *address = other;
+                changes.renumbered.push((numbers.map, number, other));
+            }
+        }
+        true
+    }
+
     /// Gives endpoints their numbers.
     fn place(&mut self, chain: &str, rule: &Rule, changes: &mut Changes) -> Placed {
         match rule {
             Rule::Redirect(protocol, targets) if targets.len() > 1 => {
-                let numbers = self.number(chain, targets.len(), false, changes);
+                let numbers = self.number(chain, targets.len(), targets.clone(), changes);
                 changes.numbered.push((numbers, targets.clone()));
                 Placed::RedirectAny(*protocol, numbers)
             }
             Rule::GotoAny(chains) if chains.len() > 1 => {
-                let numbers = self.number(chain, chains.len(), true, changes);
+                let numbers = self.number(chain, chains.len(), Vec::new(), changes);
                 changes.numbered_chains.push((numbers, chains.clone()));
                 Placed::GotoAny(numbers)
             }
@@ -199,13 +226,20 @@ impl Kept {
         }
     }
 
-    fn number(&mut self, chain: &str, count: usize, chains: bool, changes: &mut Changes) -> Numbers {
-        let pool = if chains { &mut self.endpoint_chains } else { &mut self.addresses };
+    /// Numbers stand for addresses, or for chains if there are none.
+    fn number(
+        &mut self,
+        chain: &str,
+        count: usize,
+        addresses: Vec<SocketAddr>,
+        changes: &mut Changes,
+    ) -> Numbers {
+        let pool = if addresses.is_empty() { &mut self.endpoint_chains } else { &mut self.addresses };
         let (numbers, is_new) = pool.take(count);
         if is_new {
             changes.new_maps.push(numbers.map);
         }
-        self.numbers.insert(chain.to_owned(), numbers);
+        self.numbers.insert(chain.to_owned(), (numbers, addresses));
         numbers
     }
 

@@ -1,6 +1,7 @@
 //! Changes as a transaction.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use corten_net::nftables::{Element, Key, MapsTo, Rule as Expressions, Set, Transaction, Type, Verdict};
 
@@ -24,6 +25,11 @@ pub(crate) fn changes(table: &mut Transaction, base: &Base, changes: &Changes) {
     }
     for numbers in &changes.removed_numbers {
         forget(table, *numbers);
+    }
+    for (map, number, address) in &changes.renumbered {
+        let (map, number) = (&map.name(), Key::new().number(*number));
+        table.delete_elements(map, [&number]);
+        table.add_elements(map, [&Element::Mapped(number, target(*address))]);
     }
     let address = if base.ipv4 { [Type::Ipv4] } else { [Type::Ipv6] };
     for (id, (name, timeout)) in (1000..).zip(&changes.new_sets) {
@@ -83,10 +89,9 @@ fn map(table: &mut Transaction, base: &Base, map: NumberMap) {
 fn numbered(changes: &Changes) -> BTreeMap<NumberMap, Vec<Element>> {
     let mut elements: BTreeMap<NumberMap, Vec<Element>> = BTreeMap::new();
     for (numbers, addresses) in &changes.numbered {
-        let numbered = (numbers.first..).zip(addresses).map(|(number, address)| {
-            let target = Key::new().address(address.ip()).port(address.port());
-            Element::Mapped(Key::new().number(number), target)
-        });
+        let numbered = (numbers.first..)
+            .zip(addresses)
+            .map(|(number, address)| Element::Mapped(Key::new().number(number), target(*address)));
         elements.entry(numbers.map).or_default().extend(numbered);
     }
     for (numbers, chains) in &changes.numbered_chains {
@@ -96,6 +101,10 @@ fn numbered(changes: &Changes) -> BTreeMap<NumberMap, Vec<Element>> {
         elements.entry(numbers.map).or_default().extend(numbered);
     }
     elements
+}
+
+fn target(address: SocketAddr) -> Key {
+    Key::new().address(address.ip()).port(address.port())
 }
 
 fn forget(table: &mut Transaction, numbers: Numbers) {

@@ -71,6 +71,23 @@ fn a_changed_endpoint_is_one_chain_and_new_numbers() {
 }
 
 #[test]
+fn as_many_endpoints_as_before_change_no_rule() {
+    let mut kept = Kept::default();
+    kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.2:80", "10.244.0.3:80"])]);
+    let changes = kept.change([service("s", 1, &["10.244.0.0:80", "10.244.0.1:80", "10.244.0.3:80"])]);
+    let map = Map { chains: false, id: 0 };
+    let expected =
+        Changes { renumbered: vec![(map, 1, "10.244.0.0:80".parse().unwrap())], ..Changes::default() };
+    assert_eq!(changes, expected);
+    let changes = kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.3:80", "10.244.0.9:80"])]);
+    assert_eq!(changes.renumbered, [(map, 1, "10.244.0.9:80".parse().unwrap())]);
+    assert!(!kept.has_stale());
+    let changes = kept.change([service("s", 1, &["10.244.0.9:80"])]);
+    assert_eq!(changes.flushed, ["s"], "another number of them is another rule");
+    assert_eq!(kept.take_stale().endpoints, [numbers(0, 3)]);
+}
+
+#[test]
 fn a_service_that_goes_leaves_an_empty_chain_for_later() {
     let mut kept = Kept::default();
     kept.change([service("s", 1, &TWO)]);
