@@ -160,7 +160,7 @@ fn known(path: &Path, joining: &Joining, clock: &Clock) -> anyhow::Result<Option
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     let mut credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
-    let good = certificates::is_good(&credentials.cert_pem, &joining.node_name, clock);
+    let good = is_good(&credentials.cert_pem, &joining.node_name, clock);
     credentials.server = joining.server.clone();
     Ok(good.then_some(credentials))
 }

@@ -87,7 +87,15 @@ async fn patch(
         if had && !has(&status) {
             // Conditions are merged: what no longer holds has to be taken out.
             let gone = value!({"$patch": "delete", "type": (kind)});
-            status.get_mut("conditions").and_then(Value::as_array_mut).map(|list| list.push(gone));
+            if let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+                list.push(gone);
+            }
+        }
+    }
+    for list in ["podIPs", "hostIPs"] {
+        // Addresses are merged too: those that are gone would stay.
+        if let Some(list) = status.get_mut(list).and_then(Value::as_array_mut) {
+            list.push(value!({"$patch": "replace"}));
         }
     }
     let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status)}));
