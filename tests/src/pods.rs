@@ -30,6 +30,19 @@ pub enum Runtime {
     Containerd,
 }
 
+/// Runs tests with every runtime: a module for each.
+#[macro_export]
+macro_rules! on_every_runtime {
+    ($($test:ident)*) => {
+        mod native {
+            $(#[test] fn $test() { super::$test($crate::pods::Runtime::Native); })*
+        }
+        mod containerd {
+            $(#[test] fn $test() { super::$test($crate::pods::Runtime::Containerd); })*
+        }
+    };
+}
+
 impl Node {
     pub fn start(name: &str, runtime: Runtime) -> Node {
         let directory = DataDirectory::new();

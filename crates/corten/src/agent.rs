@@ -110,7 +110,11 @@ pub(crate) async fn start(
     };
     let api = server::bind(&api).await.context("serving the kubelet's API")?;
     let shown = api.shown();
-    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    let names = DnsOptions {
+        addresses: options.cluster_dns.clone(),
+        domain: options.cluster_domain.clone(),
+        node: options.address,
+    };
     match options.dns {
         true => dns::start(manager, names)?,
         false => dns::let_go(),
@@ -130,8 +134,8 @@ pub(crate) async fn start(
         cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
-        node: configuration.as_ref().map(KubeletNode::of).unwrap_or_default(),
-        configuration: configuration.map(|configuration| configuration.tree()),
+        node: KubeletNode::of(&configuration),
+        configuration: Some(configuration.tree()),
         ..Options::default()
     };
     manager.spawn(async move {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use corten_kubelet::configuration::Configuration;
+use corten_kubelet::configuration::{Configuration, field_of_flag};
 use corten_kubelet::{ManifestUrl, Manifests};
 
 use crate::kubelet;
@@ -43,16 +43,37 @@ pub(crate) struct AgentFlags {
     /// Where anybody on this machine may ask whether the kubelet works; 0 for nowhere.
     #[arg(long, default_value_t = 10248)]
     healthz_port: u16,
+    /// A flag of the kubelet, such as eviction-hard=memory.available<5% or container-log-max-size=1Mi; may be repeated.
+    #[arg(long, value_name = "FLAG=VALUE")]
+    kubelet_arg: Vec<String>,
 }
 
+/// What a kubelet that shares its machine with everything else is told: disks may get fuller than on a machine of its
+/// own before pods have to go.
+const EVICTION_HARD: (&str, &str) = (
+    "eviction-hard",
+    "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%",
+);
+
 impl AgentFlags {
-    /// How the kubelet is configured, if anybody said so.
-    pub(crate) fn configuration(&self) -> anyhow::Result<Option<Configuration>> {
-        let Some(path) = &self.kubelet_config else { return Ok(None) };
-        let mut configuration = kubelet::read(path)?;
+    /// How the kubelet is configured: what its flags say over what its file says, or else over what holds here.
+    pub(crate) fn configuration(&self) -> anyhow::Result<Configuration> {
+        let (mut configuration, unless_said) = match &self.kubelet_config {
+            Some(path) => (kubelet::read(path)?, None),
+            None => (Configuration::default(), Some(EVICTION_HARD)),
+        };
+        let given = self.kubelet_arg.iter().map(|text| {
+            text.split_once('=').with_context(|| format!("--kubelet-arg: {text} is no FLAG=VALUE"))
+        });
+        let given = given.collect::<anyhow::Result<Vec<_>>>()?;
+        for (flag, value) in unless_said.into_iter().chain(given) {
+            let field = field_of_flag(flag.trim_start_matches('-'));
+            let field = field.with_context(|| format!("--kubelet-arg: a kubelet has no flag {flag}"))?;
+            configuration.set_flag(field, value).context("--kubelet-arg")?;
+        }
         configuration.complete();
         configuration.validate().context("the kubelet cannot be configured like this")?;
-        Ok(Some(configuration))
+        Ok(configuration)
     }
 
     /// Where the kubelet's health is asked for.

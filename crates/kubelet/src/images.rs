@@ -68,6 +68,14 @@ impl ImageManager {
         ImageManager { images, clock, state: Mutex::new(state) }
     }
 
+    pub(crate) async fn list(&self) -> Result<Vec<Image>, Error> {
+        self.images.list_images(None).await
+    }
+
+    pub(crate) async fn remove(&self, id: &str) -> Result<(), Error> {
+        self.images.remove_image(&ImageSpec::new(id)).await
+    }
+
     /// How full the disks are that images and containers are on.
     pub(crate) async fn fs_info(&self) -> Result<ImageFsInfo, Error> {
         self.images.image_fs_info().await

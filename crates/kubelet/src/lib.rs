@@ -7,14 +7,17 @@ mod actions;
 mod allocation;
 mod backoff;
 mod cgroups;
+mod collection;
 mod config;
 pub mod configuration;
 mod credentials;
 mod downward;
 mod environment;
 mod events;
+mod eviction;
 mod expansion;
 mod hooks;
+mod housekeeping;
 mod http;
 mod images;
 mod kill;
@@ -25,6 +28,7 @@ mod names;
 mod node;
 mod observe;
 mod observed;
+mod oom;
 mod pod;
 mod pods;
 mod probes;
@@ -111,6 +115,9 @@ pub async fn run_and_serve(
     api: Option<server::Bound>,
 ) -> Result<(), corten_container::Error> {
     let version = answered(parts.runtime.as_ref(), &parts.clock).await;
+    let housekeeping =
+        housekeeping::Housekeeping::read(options.configuration.as_ref().unwrap_or(&corten_api::Value::Null))
+            .map_err(corten_container::Error::Internal)?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
     let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
@@ -130,6 +137,9 @@ pub async fn run_and_serve(
             seccomp_root: root.join("seccomp").display().to_string(),
         },
         runtime: parts.runtime,
+        housekeeping,
+        evictions: eviction::Evictions::default(),
+        collection: collection::Collection::default(),
         stats: stats::Stats::new(parts.clock.now()),
         client: parts.client,
         caches,
@@ -178,6 +188,8 @@ pub async fn run_and_serve(
     let mut working = vec![
         AbortOnDrop(tokio::spawn(node::beat(machine.clone()))),
         AbortOnDrop(tokio::spawn(settle(machine.clone(), following))),
+        AbortOnDrop(tokio::spawn(housekeeping::run(machine.clone()))),
+        AbortOnDrop(tokio::spawn(oom::watch(machine.clone()))),
     ];
     if !machine.runtime.tells_events() {
         working.push(AbortOnDrop(tokio::spawn(relist::run(machine.clone()))));
@@ -261,11 +273,20 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
         tracing::info!(pod = sandbox.metadata.name, uid, "nobody wants this pod any more");
         machine.runtime.stop_pod_sandbox(&sandbox.id).await?;
         machine.runtime.remove_pod_sandbox(&sandbox.id).await?;
-        if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
-            tracing::warn!(uid, %error, "what a pod had could not be removed");
-        }
+        remove_files(machine, uid);
+    }
+    for uid in machine.volumes.pods().iter().filter(|uid| !known.contains(uid)) {
+        tracing::info!(uid, "these volumes are nobody's any more");
+        remove_files(machine, uid);
     }
     Ok(())
+}
+
+/// Removes a pod's cgroup and volumes. What cannot be removed now is tried again when the node starts next.
+fn remove_files(machine: &Machine, uid: &str) {
+    if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
+        tracing::warn!(uid, %error, "what a pod had could not be removed");
+    }
 }
 
 /// How the node itself resolves names.

@@ -11,8 +11,11 @@ use tokio::sync::Notify;
 
 use crate::allocation::Allocations;
 use crate::cgroups::PodCgroups;
+use crate::collection::Collection;
 use crate::config::NodeConfig;
 use crate::events::Teller;
+use crate::eviction::Evictions;
+use crate::housekeeping::Housekeeping;
 use crate::images::ImageManager;
 use crate::node::NodeOptions;
 use crate::pod::Pod;
@@ -41,6 +44,9 @@ pub(crate) struct Machine {
     pub(crate) cgroups: PodCgroups,
     pub(crate) allocations: Allocations,
     pub(crate) stats: Stats,
+    pub(crate) housekeeping: Housekeeping,
+    pub(crate) evictions: Evictions,
+    pub(crate) collection: Collection,
     /// There is something new to report about the node.
     pub(crate) news: Notify,
     /// The pods that the API server has bound to this node.
@@ -60,7 +66,17 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn teller(&self, pod: &Pod) -> Teller {
-        Teller::new(self.recorder.clone(), pod.clone())
+        Teller::new(self.recorder.clone(), pod.clone(), &self.config.node_name)
+    }
+
+    /// Whether a pod has ended for good, as far as was told.
+    pub(crate) fn has_ended(&self, pod: &Pod) -> bool {
+        let told = self.statuses.last(pod.uid());
+        let phase = match &told {
+            Some(status) => status.str_at(&["phase"]),
+            None => pod.tree().str_at(&["status", "phase"]),
+        };
+        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     /// Forgets a pod of which nothing is left.

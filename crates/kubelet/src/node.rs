@@ -10,6 +10,7 @@ use corten_container::RuntimeStatus;
 use jiff::Timestamp;
 
 use crate::configuration::Configuration;
+use crate::eviction::Condition;
 use crate::machine::Machine;
 
 const LEASES: &str = "kube-node-lease";
@@ -219,17 +220,13 @@ async fn conditions(machine: &Machine) -> Value {
             }
         }
     };
-    value!([
-        (said(
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available"
-        )),
-        (said("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")),
-        (said("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available")),
-        (ready)
-    ])
+    let short = machine.evictions.conditions();
+    let pressure = |condition: Condition| {
+        let holds = short.contains(&condition);
+        let (reason, message) = condition.said(holds);
+        said(condition.name(), if holds { "True" } else { "False" }, reason, message)
+    };
+    Value::Array(Condition::ALL.into_iter().map(pressure).chain([ready]).collect())
 }
 
 /// A condition with its times: when it was said, and since when it holds.

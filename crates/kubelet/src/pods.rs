@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::Pod;
+use crate::status::Ended;
 use crate::watched::Watched;
 use crate::worker::{Orders, Worker};
 
@@ -48,6 +49,8 @@ impl Pods {
             unwanted: AtomicBool::new(false),
             again: Mutex::default(),
             stale: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            ended: Mutex::default(),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());
@@ -81,6 +84,19 @@ impl Pods {
             pod.is_static() && pod.key() == key
         };
         state.workers.values().filter(is_it).inspect(|orders| orders.changed.notify_one()).count() > 0
+    }
+
+    /// The node gives a pod up.
+    pub(crate) fn end(&self, uid: &str, ended: Ended) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.ended.lock().get_or_insert(ended);
+            orders.changed.notify_one();
+        }
+    }
+
+    /// Whether a pod that was given up may still have something at work.
+    pub(crate) fn is_at_work(&self, uid: &str) -> bool {
+        self.0.lock().workers.get(uid).is_some_and(|orders| !orders.stopped.load(Ordering::Acquire))
     }
 
     /// Remembers which sandboxes are a pod's.

@@ -154,6 +154,16 @@ pub(crate) fn amounts(pod: &Pod, list: &str) -> ResourceList {
     resource_list::finish_pod(tree, list, together)
 }
 
+/// What all containers together ask for.
+pub(crate) fn asked_together(pod: &Pod, name: &str) -> i64 {
+    amounts(pod, "requests").get(name).map_or(0, |amount| amount.quantity.value())
+}
+
+/// What all containers together may use at most, if any of them says so.
+pub(crate) fn limit_together(pod: &Pod, name: &str) -> Option<Quantity> {
+    amounts(pod, "limits").get(name).map(|amount| amount.quantity)
+}
+
 /// How readily the kernel kills a container when memory runs out: the more of the node it asked for, the later.
 fn oom_score(pod: &Pod, container: &Container, memory: i64) -> i64 {
     match Qos::of(pod) {

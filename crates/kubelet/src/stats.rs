@@ -19,7 +19,8 @@ use crate::machine::Machine;
 use crate::pod::Pod;
 
 pub(crate) use disk::{FsStats, Measured, file_system};
-pub(crate) use node::{Interface, boot_time, interfaces};
+pub(crate) use node::{Interface, boot_time, interfaces, memory, processes_of_node};
+pub(crate) use pods::of_pods;
 pub(crate) use tree::summary_tree;
 
 /// What is remembered between two looks.
@@ -28,6 +29,7 @@ pub(crate) struct Stats {
     started: Timestamp,
     rates: Mutex<rates::Rates>,
     folders: Mutex<disk::Folders>,
+    image_folder: Mutex<Option<String>>,
 }
 
 /// How much is to be found out.
@@ -120,7 +122,21 @@ pub(crate) struct VolumeStats {
 
 impl Stats {
     pub(crate) fn new(now: Timestamp) -> Stats {
-        Stats { started: now, rates: Mutex::default(), folders: Mutex::default() }
+        Stats {
+            started: now,
+            rates: Mutex::default(),
+            folders: Mutex::default(),
+            image_folder: Mutex::default(),
+        }
+    }
+
+    /// Where images are, once that is known.
+    pub(crate) fn image_folder(&self) -> Option<String> {
+        self.image_folder.lock().clone()
+    }
+
+    pub(crate) fn learn_image_folder(&self, folder: &str) {
+        *self.image_folder.lock() = Some(folder.to_owned());
     }
 
     /// Fills in how much of a CPU is used lately.

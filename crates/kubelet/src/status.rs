@@ -57,6 +57,10 @@ pub struct Readiness {
 pub struct Ended {
     pub reason: String,
     pub message: String,
+    /// How long its containers have to end, in place of what the pod says.
+    pub grace: Option<std::time::Duration>,
+    /// Whether it ended for the sake of others.
+    pub disrupted: bool,
 }
 
 impl Known {
@@ -85,7 +89,7 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
     let started = old.get("startTime").filter(|at| !at.is_null()).cloned();
     status.insert("startTime", started.unwrap_or_else(|| Value::from(time::format(now))));
     status.insert("phase", phase);
-    if let Some(Ended { reason, message }) = &known.ended {
+    if let Some(Ended { reason, message, .. }) = &known.ended {
         status.insert("reason", reason.as_str());
         status.insert("message", message.as_str());
     }
@@ -93,7 +97,8 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
         status.insert("observedGeneration", generation);
     }
     addresses(pod, observed, known, &old, &mut status);
-    let parts = conditions::Parts { init: &init, main: &main, phase };
+    let disrupted = known.ended.as_ref().filter(|ended| ended.disrupted).map(|ended| ended.message.as_str());
+    let parts = conditions::Parts { init: &init, main: &main, phase, disrupted };
     status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, known));
     for (name, list) in [
         ("initContainerStatuses", init),

@@ -46,6 +46,10 @@ pub(crate) struct Orders {
     pub(crate) again: parking_lot::Mutex<Option<Pod>>,
     /// What its volumes hold may no longer be what they should.
     pub(crate) stale: AtomicBool,
+    /// Why the node gives it up, if it does.
+    pub(crate) ended: parking_lot::Mutex<Option<Ended>>,
+    /// It was to end, and nothing of it runs any more.
+    pub(crate) stopped: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -64,6 +68,8 @@ pub(crate) struct Worker {
     ended: Option<Ended>,
     /// When its volumes were last made to hold what they should.
     refreshed: Timestamp,
+    /// Whether it was decided that the pod may begin.
+    admitted: bool,
 }
 
 /// How a look at a pod ended.
@@ -85,7 +91,7 @@ impl Worker {
     pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
         let refreshed = machine.clock.now();
-        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, refreshed }
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, refreshed, admitted: false }
     }
 
     /// Works until nothing of the pod is left.
@@ -116,6 +122,8 @@ impl Worker {
         machine.probes.follow(&machine, &pod, &observed, &self.orders);
         let mut look = Look { pod, observed, now: machine.clock.now() };
         self.expire(&look);
+        self.ended = self.ended.take().or_else(|| self.orders.ended.lock().clone());
+        self.admit(&look);
         let over = matches!(look.pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
         if look.pod.deleted_at().is_some() || self.orders.is_unwanted() || self.ended.is_some() || over {
             return self.end(&mut look).await;
@@ -140,13 +148,27 @@ impl Worker {
         status.map_or_else(|| pod.clone(), |status| pod.with_status(status))
     }
 
+    /// A node that is short of something takes on nobody new who would make it worse.
+    fn admit(&mut self, look: &Look) {
+        let begun =
+            !look.observed.sandboxes.is_empty() || look.pod.tree().at(&["status", "startTime"]).is_some();
+        if std::mem::replace(&mut self.admitted, true) || begun || self.ended.is_some() {
+            return;
+        }
+        self.ended = self.machine.evictions.refuses(&look.pod);
+        if let Some(Ended { message, .. }) = &self.ended {
+            self.machine.teller(&look.pod).warning(crate::eviction::REASON, message.clone());
+        }
+    }
+
     /// A pod may say how long it is to run at most.
     fn expire(&mut self, look: &Look) {
         let Some(left) = time_left(look) else { return };
         if left.is_zero() && self.ended.is_none() {
             let message = "Pod was active on the node longer than the specified deadline";
             self.machine.teller(&look.pod).normal("DeadlineExceeded", message);
-            self.ended = Some(Ended { reason: "DeadlineExceeded".into(), message: message.into() });
+            let reason = "DeadlineExceeded".to_owned();
+            self.ended = Some(Ended { reason, message: message.into(), ..Ended::default() });
         }
     }
 
@@ -155,10 +177,11 @@ impl Worker {
         let machine = self.machine.clone();
         if look.observed.is_alive() {
             self.tell(look, false).await?;
-            kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+            self.kill_pod(look).await?;
             look.observed =
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
         }
+        self.orders.stopped.store(true, Ordering::Release);
         self.tell(look, true).await?;
         if look.pod.deleted_at().is_none() && !self.orders.is_unwanted() {
             return Ok(Next::After(RESYNC));
@@ -178,6 +201,17 @@ impl Worker {
         Ok(Next::Gone)
     }
 
+    /// Ends everything of a pod that runs.
+    async fn kill_pod(&self, look: &Look) -> Result<(), String> {
+        let grace = self.ended.as_ref().and_then(|ended| ended.grace);
+        let ended = kill::pod(&self.machine, &look.pod, &look.observed, grace).await;
+        ended.map_err(|error| {
+            let message = format!("error killing pod: {error}");
+            self.machine.teller(&look.pod).warning("FailedKillPod", message);
+            error.to_string()
+        })
+    }
+
     /// Does what has to be done for a pod that is to run.
     async fn bring_on(&mut self, look: &mut Look) -> Result<Next, String> {
         let machine = self.machine.clone();
@@ -186,7 +220,7 @@ impl Worker {
             // Everything it has to do is done.
             if look.observed.is_alive() {
                 self.tell(look, false).await?;
-                kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+                self.kill_pod(look).await?;
                 look.observed =
                     observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
             }
@@ -259,7 +293,7 @@ impl Worker {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
                 machine.teller(&look.pod).normal("SandboxChanged", message);
             }
-            kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+            self.kill_pod(look).await?;
         }
         for kill in &todo.kill {
             let Ok(status) = machine.runtime.container_status(&kill.id).await else { continue };

@@ -67,19 +67,21 @@ pub(super) fn pods(server: &Server) -> Value {
     value!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": (items)})
 }
 
-/// How the kubelet is set up, as far as it can be.
+/// How the kubelet is set up: what it was told, and what came of it.
 fn configuration(server: &Server) -> Value {
-    if let Some(configuration) = &server.machine.configuration {
-        return value!({"kubeletconfig": (configuration.clone())});
-    }
-    let resolver = &server.machine.config.resolver;
+    let machine = &server.machine;
+    let resolver = &machine.config.resolver;
     let dns: Vec<Value> = resolver.cluster_servers.iter().map(|server| server.as_str().into()).collect();
-    value!({
-        "kubeletconfig": {
-            "kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "port": (i64::from(server.machine.api_port)),
-            "clusterDNS": (dns), "clusterDomain": (resolver.cluster_domain.as_str()),
-            "podLogsDir": (server.machine.config.log_root.as_str()),
-        },
-    })
+    let mut tree = machine.configuration.clone().unwrap_or_else(Value::object);
+    for (field, value) in [
+        ("kind", Value::from("KubeletConfiguration")),
+        ("apiVersion", Value::from("kubelet.config.k8s.io/v1beta1")),
+        ("port", Value::Int(i64::from(machine.api_port))),
+        ("clusterDNS", Value::Array(dns)),
+        ("clusterDomain", Value::from(resolver.cluster_domain.as_str())),
+        ("podLogsDir", Value::from(machine.config.log_root.as_str())),
+    ] {
+        tree.set(&[field], value);
+    }
+    value!({"kubeletconfig": (tree)})
 }

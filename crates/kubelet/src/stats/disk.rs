@@ -88,6 +88,10 @@ impl Folders {
         (now.duration_since(*at) < REMEMBER.try_into().unwrap_or_default()).then_some(*measured)
     }
 
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
     pub(super) fn learn(&mut self, folder: PathBuf, now: Timestamp, measured: Measured) {
         let fresh = |at: &Timestamp| now.duration_since(*at) < REMEMBER.try_into().unwrap_or_default();
         self.0.retain(|_, (at, _)| fresh(at));

@@ -34,6 +34,16 @@ pub(super) async fn look(machine: &Machine, detail: Detail) -> corten_container:
     Ok(node)
 }
 
+/// What is available to, and used by, the node and all its pods together; the latter only if they are limited.
+pub(crate) fn memory(machine: &Machine) -> (Option<(u64, u64)>, Option<(u64, u64)>) {
+    let left = |memory: Memory| {
+        let used = memory.working_set();
+        Some((memory.limit?.saturating_sub(used), used))
+    };
+    let pods = usage::read(&Folder { cgroups: machine.cgroups.hierarchies(), path: PODS });
+    (root(machine).memory.and_then(left), pods.memory.and_then(left))
+}
+
 /// The root cgroup. Version 2 counts no memory there, so the machine's own counters stand for it.
 fn root(machine: &Machine) -> Usage {
     let folder = Folder { cgroups: machine.cgroups.hierarchies(), path: "/" };
@@ -179,7 +189,7 @@ fn read_interfaces(table: &str) -> Vec<Interface> {
 }
 
 /// How many processes and threads run, and the least of what limits them.
-pub(super) fn processes_of_node(now: Timestamp) -> Option<Processes> {
+pub(crate) fn processes_of_node(now: Timestamp) -> Option<Processes> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok();
     let load = std::fs::read_to_string("/proc/loadavg").ok()?;
     let running = load.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()?;

@@ -25,11 +25,20 @@ struct Told {
 
 /// Every pod that has a sandbox at work.
 pub(super) async fn all(machine: &Machine, detail: Detail) -> corten_container::Result<Vec<PodStats>> {
+    look(machine, machine.pods.all(), detail).await
+}
+
+/// Some pods, as far as they have sandboxes at work, with everything they have on disk just now.
+pub(crate) async fn of_pods(machine: &Machine, pods: &[Pod]) -> corten_container::Result<Vec<PodStats>> {
+    machine.stats.folders.lock().forget();
+    look(machine, pods.to_vec(), Detail::Everything).await
+}
+
+async fn look(machine: &Machine, pods: Vec<Pod>, detail: Detail) -> corten_container::Result<Vec<PodStats>> {
     let sandboxes = newest(machine.runtime.list_pod_sandboxes(&PodSandboxFilter::default()).await?);
     let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
     let containers = machine.runtime.list_containers(&filter).await?;
-    let known: HashMap<String, Pod> =
-        machine.pods.all().into_iter().map(|pod| (pod.uid().to_owned(), pod)).collect();
+    let known: HashMap<String, Pod> = pods.into_iter().map(|pod| (pod.uid().to_owned(), pod)).collect();
     let mut told = None;
     let mut found = Vec::new();
     for sandbox in sandboxes {

@@ -13,6 +13,8 @@ pub(super) struct Parts<'a> {
     pub(super) init: &'a [Value],
     pub(super) main: &'a [Value],
     pub(super) phase: &'a str,
+    /// Why the node ended the pod for the sake of others.
+    pub(super) disrupted: Option<&'a str>,
 }
 
 /// One condition's answer: whether it holds, and why not.
@@ -48,13 +50,17 @@ pub(super) fn conditions(
 ) -> Vec<Value> {
     let containers = containers_ready(pod, parts);
     let ready = ready(pod, &containers, old);
-    let own = [
+    let mut own = vec![
         ("PodReadyToStartContainers", sandbox_ready(pod, observed)),
         ("Initialized", initialized(pod, parts)),
         ("Ready", ready),
         ("ContainersReady", containers),
         ("PodScheduled", Answer::yes()),
     ];
+    if let Some(why) = parts.disrupted {
+        let reason = "TerminationByKubelet";
+        own.push(("DisruptionTarget", Answer { holds: true, reason, message: why.to_owned() }));
+    }
     let before = old.items_at(&["conditions"]);
     let mut all: Vec<Value> =
         own.iter().map(|(kind, answer)| written(pod, kind, answer, before, now)).collect();

@@ -7,11 +7,15 @@ use super::text::{Exposition, Kind};
 use crate::machine::Machine;
 use crate::stats::{self, Detail, FsStats, Summary};
 
+/// What is told of a volume.
+type OfVolume = fn(&FsStats) -> u64;
+
 pub(super) async fn render(machine: &Machine) -> String {
     let mut text = Exposition::default();
     write_node(&mut text, machine);
     write_pods(&mut text, machine);
     write_running(&mut text, machine).await;
+    write_gone(&mut text, machine);
     if let Ok(summary) = stats::summary(machine, Detail::Everything).await {
         write_volumes(&mut text, &summary);
         write_logs(&mut text, &summary);
@@ -67,9 +71,36 @@ async fn write_running(text: &mut Exposition, machine: &Machine) {
     }
 }
 
+/// What had to go: pods and images.
+fn write_gone(text: &mut Exposition, machine: &Machine) {
+    let families = [
+        (
+            "kubelet_evictions",
+            "eviction_signal",
+            "[ALPHA] Cumulative number of pod evictions by eviction signal",
+            machine.evictions.counts(),
+        ),
+        (
+            "kubelet_image_garbage_collected_total",
+            "reason",
+            "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
+            machine.collection.collected(),
+        ),
+    ];
+    for (name, label, help, counts) in families {
+        if counts.is_empty() {
+            continue;
+        }
+        text.family(name, Kind::Counter, help);
+        for (value, count) in counts {
+            text.sample(name, &[(label, value)], count as f64, None);
+        }
+    }
+}
+
 /// The volumes that claims stand for.
 fn write_volumes(text: &mut Exposition, summary: &Summary) {
-    let metrics: [(&str, &str, fn(&FsStats) -> u64); 6] = [
+    let metrics: [(&str, &str, OfVolume); 6] = [
         ("available_bytes", "Number of available bytes in the volume", |fs| fs.available),
         ("capacity_bytes", "Capacity in bytes of the volume", |fs| fs.capacity),
         ("inodes", "Maximum number of inodes in the volume", |fs| fs.inodes),

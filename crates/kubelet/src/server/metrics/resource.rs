@@ -33,12 +33,19 @@ struct Sample<'a> {
     at: Option<Timestamp>,
 }
 
+/// What is told of a container, and when that was so, if that matters.
+type OfContainer = fn(&stats::ContainerStats) -> Option<(f64, Option<Timestamp>)>;
+
+fn timed(value: Option<(f64, Timestamp)>) -> Option<(f64, Option<Timestamp>)> {
+    value.map(|(value, at)| (value, Some(at)))
+}
+
 fn write(text: &mut Exposition, summary: &Summary) {
     let node = &summary.node;
     let of_node = |value: Option<(f64, Timestamp)>| {
         value.map(|(value, at)| Sample { labels: Vec::new(), value, at: Some(at) }).into_iter().collect()
     };
-    let containers = |of: &dyn Fn(&stats::ContainerStats) -> Option<(f64, Option<Timestamp>)>| {
+    let containers = |of: OfContainer| {
         let mut samples = Vec::new();
         for pod in &summary.pods {
             for container in &pod.containers {
@@ -49,35 +56,34 @@ fn write(text: &mut Exposition, summary: &Summary) {
         }
         samples
     };
-    let pods = |of: &dyn Fn(&PodStats) -> Option<(f64, Timestamp)>| {
+    let pods = |of: fn(&PodStats) -> Option<(f64, Timestamp)>| {
         let sample = |pod| of(pod).map(|(value, at)| Sample { labels: named(pod), value, at: Some(at) });
         summary.pods.iter().filter_map(sample).collect::<Vec<_>>()
     };
-    let timed = |value: Option<(f64, Timestamp)>| value.map(|(value, at)| (value, Some(at)));
     let families: [(&str, Kind, &str, Vec<Sample<'_>>); 10] = [
         (
             "container_cpu_usage_seconds_total",
             Kind::Counter,
             "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
-            containers(&|container| timed(cpu(container.cpu.as_ref()))),
+            containers(|container| timed(cpu(container.cpu.as_ref()))),
         ),
         (
             "container_memory_working_set_bytes",
             Kind::Gauge,
             "[STABLE] Current working set of the container in bytes",
-            containers(&|container| timed(memory(container.memory.as_ref()))),
+            containers(|container| timed(memory(container.memory.as_ref()))),
         ),
         (
             "container_start_time_seconds",
             Kind::Gauge,
             "[STABLE] Start time of the container since unix epoch in seconds",
-            containers(&|container| Some((container.started.as_nanosecond() as f64 / NANOSECONDS, None))),
+            containers(|container| Some((container.started.as_nanosecond() as f64 / NANOSECONDS, None))),
         ),
         (
             "container_swap_usage_bytes",
             Kind::Gauge,
             "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
-            containers(&|container| timed(swap(container.swap.as_ref()))),
+            containers(|container| timed(swap(container.swap.as_ref()))),
         ),
         (
             "node_cpu_usage_seconds_total",
@@ -101,19 +107,19 @@ fn write(text: &mut Exposition, summary: &Summary) {
             "pod_cpu_usage_seconds_total",
             Kind::Counter,
             "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
-            pods(&|pod| cpu(pod.cpu.as_ref())),
+            pods(|pod| cpu(pod.cpu.as_ref())),
         ),
         (
             "pod_memory_working_set_bytes",
             Kind::Gauge,
             "[STABLE] Current working set of the pod in bytes",
-            pods(&|pod| memory(pod.memory.as_ref())),
+            pods(|pod| memory(pod.memory.as_ref())),
         ),
         (
             "pod_swap_usage_bytes",
             Kind::Gauge,
             "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
-            pods(&|pod| swap(pod.swap.as_ref())),
+            pods(|pod| swap(pod.swap.as_ref())),
         ),
     ];
     for (name, kind, help, samples) in families {
