@@ -1,12 +1,15 @@
 //! End to end: the real binary and real clients.
 //!
-//! What the suites share: a manifest for every kind, what discovery says is served, and patience. The suites are in
+//! What the suites share: a manifest for every kind, what discovery says is served, machines on a network, and patience. The suites are in
 //! `tests/`, one file per client or per promise.
 
+mod machines;
 mod manifests;
+pub mod pods;
 mod served;
 mod waiting;
 
+pub use machines::{Machine, Switch};
 pub use manifests::{Sample, pod, sample};
 pub use served::{Served, served};
 pub use waiting::eventually;

@@ -161,15 +161,16 @@ fn a_binding_that_is_lost_is_sent_again() {
 #[test]
 fn pods_bound_to_a_node_that_is_gone_are_made_up_for() {
     let (cluster, _) = cluster(3, Fault::NodeGone, 1);
+    let replicas = i64::try_from(2 * PER_NODE).unwrap();
     let deployment = value!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE},
-        "spec": {"replicas": (2 * PER_NODE), "selector": {"matchLabels": {"app": "web"}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": (spec())}},
     });
     cluster.create(&kinds::DEPLOYMENTS, &deployment);
     let available = |cluster: &Cluster| {
         let web = cluster.get(&kinds::DEPLOYMENTS, NAMESPACE, "web").unwrap_or_default();
-        web.int_at(&["status", "availableReplicas"]) == Some(2 * PER_NODE as i64)
+        web.int_at(&["status", "availableReplicas"]) == Some(replicas)
     };
     cluster.until("every replica runs", Duration::from_secs(3600), available);
     let nodes = cluster.list(&kinds::NODES, "");

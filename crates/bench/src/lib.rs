@@ -7,12 +7,15 @@
 
 mod apiserver;
 mod controllers;
+mod dns;
 mod events;
 mod http;
 mod load;
+mod node;
 mod objects;
 mod pods;
 mod process;
+mod proxy;
 mod raw;
 mod report;
 mod scheduler;
@@ -22,6 +25,9 @@ mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
 pub use controllers::{ControllersOptions, controllers};
+pub use dns::{DnsOptions, dns};
+pub use node::{NodeOptions, node};
+pub use proxy::{OpenRules, ProxyOptions, Rules, proxy};
 pub use raw::raw_server;
 pub use report::Report;
 pub use scheduler::{SchedulerOptions, scheduler};

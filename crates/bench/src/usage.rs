@@ -1,14 +1,25 @@
 //! What a process has used, as the kernel counts it in `/proc`.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::Context;
+use memchr::memmem;
 
 /// CPU seconds (user and system, all threads, also ended ones). Counted in clock ticks, usually 10 ms.
 pub(crate) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let ticks = cpu_ticks(&text).with_context(|| format!("{path} is not as expected"))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// CPU seconds of this process and of the children that it has waited for.
+pub(crate) fn own_cpu_seconds() -> anyhow::Result<f64> {
+    let path = "/proc/self/stat";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let ticks = family_ticks(&text).with_context(|| format!("{path} is not as expected"))?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
@@ -35,12 +46,37 @@ pub(crate) fn peak_resident_mb(pid: u32) -> anyhow::Result<f64> {
     status_mb(pid, "VmHWM:")
 }
 
+/// The processes that were started with a path, or with one below it, among their arguments.
+pub(crate) fn named(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").context("cannot read /proc")? {
+        let process = process?;
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process may end between being listed and being read.
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        if memmem::find(&arguments, path.as_os_str().as_bytes()).is_some() {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
 fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|kib| kib.parse::<f64>().ok());
     Ok(kib.with_context(|| format!("{path} has no {field}"))? * 1024.0 / 1e6)
+}
+
+/// utime + stime + cutime + cstime.
+fn family_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    (fields.len() == 4).then(|| fields.iter().sum())
 }
 
 /// utime + stime. The command's name comes first and may contain anything, also spaces and parentheses.
@@ -60,6 +96,7 @@ mod tests {
     fn ticks_are_found_behind_any_command_name() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 0 0 0 31 11 0 0 20 0 1 0 5 6 7";
         assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(family_ticks("7 (a) S 1 7 7 0 -1 4194560 1 0 0 0 31 11 5 3 20 0"), Some(50));
         assert_eq!(cpu_ticks("7 (a"), None);
     }
 

@@ -74,6 +74,7 @@ fn served(group: &str, version: &str, resource: &Value) -> Served {
         kind: text(&["responseKind", "kind"]),
         namespaced: resource.str_at(&["scope"]) == Some("Namespaced"),
         fields: Str::default(),
+        namespace: Str::default(),
     };
     let verbs = resource.items_at(&["verbs"]).iter().filter_map(Value::as_str).map(Str::new).collect();
     Served { kind, verbs, preferred: false }

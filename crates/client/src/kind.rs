@@ -3,6 +3,8 @@
 use corten_api::resources::Resource;
 use corten_api::{Str, Value, meta};
 
+use crate::Key;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
     pub group: Str,
@@ -14,6 +16,8 @@ pub struct Kind {
     pub namespaced: bool,
     /// Only those whose fields are so, such as `spec.nodeName=n1`; empty for all.
     pub fields: Str,
+    /// Only those of this namespace; empty for all.
+    pub namespace: Str,
 }
 
 impl Kind {
@@ -31,6 +35,7 @@ impl Kind {
             kind: Str::new_static(kind),
             namespaced,
             fields: Str::new_static(""),
+            namespace: Str::new_static(""),
         }
     }
 
@@ -38,6 +43,13 @@ impl Kind {
     #[must_use]
     pub fn with_fields(&self, fields: impl Into<Str>) -> Kind {
         Kind { fields: fields.into(), ..self.clone() }
+    }
+
+    /// One object of a kind, to be followed alone.
+    #[must_use]
+    pub fn only(&self, key: &Key) -> Kind {
+        let fields = Str::from(format!("metadata.name={}", key.name));
+        Kind { fields, namespace: key.namespace.clone(), ..self.clone() }
     }
 
     pub fn api_version(&self) -> String {
@@ -101,6 +113,7 @@ impl From<&Resource> for Kind {
             kind: resource.kind.into(),
             namespaced: resource.namespaced,
             fields: Str::default(),
+            namespace: Str::default(),
         }
     }
 }

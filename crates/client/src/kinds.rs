@@ -59,6 +59,8 @@ pub static CSI_NODES: Kind = Kind::built_in("storage.k8s.io", "v1", "csinodes", 
 pub static CSI_DRIVERS: Kind = Kind::built_in("storage.k8s.io", "v1", "csidrivers", "CSIDriver", false);
 pub static CSI_STORAGE_CAPACITIES: Kind =
     Kind::built_in("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", true);
+pub static RUNTIME_CLASSES: Kind =
+    Kind::built_in("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", false);
 pub static PRIORITY_CLASSES: Kind =
     Kind::built_in("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
 pub static SERVICE_CIDRS: Kind =

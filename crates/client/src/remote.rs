@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use corten_api::{Status, Value, json, meta};
-use corten_pki::Credentials;
+use corten_pki::{Anybody, Credentials};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Request, Response, Uri, header};
@@ -47,6 +47,20 @@ impl Remote {
         Ok(Remote { authorization: Some(bearer(token)?), ..self.clone() })
     }
 
+    /// A server that nobody vouches for yet, asked as nobody. What it says is worth what else vouches for it.
+    pub fn unchecked(server: &str) -> Result<Remote, RemoteError> {
+        let base = server.trim_end_matches('/').to_owned();
+        base.parse::<Uri>().map_err(|e| RemoteError::Address(e.to_string()))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let anybody = Arc::new(Anybody::new(&provider));
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(anybody)
+            .with_no_client_auth();
+        Ok(Remote { http: http(config), base, authorization: None })
+    }
+
     /// The server and the identity a kubeconfig names.
     pub fn new(credentials: &Credentials) -> Result<Remote, RemoteError> {
         let base = credentials.server.trim_end_matches('/').to_owned();
@@ -70,10 +84,7 @@ impl Remote {
             builder.with_client_auth_cert(chain, key)?
         };
         let authorization = credentials.token.as_deref().map(bearer).transpose()?;
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions().build();
-        let http = HttpClient::builder(TokioExecutor::new()).build(connector);
-        Ok(Remote { http, base, authorization })
+        Ok(Remote { http: http(config), base, authorization })
     }
 
     async fn send(self, mut request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
@@ -84,6 +95,12 @@ impl Remote {
         }
         self.http.request(request.map(Full::new)).await.map_err(Error::transport)
     }
+}
+
+fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>> {
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions().build();
+    HttpClient::builder(TokioExecutor::new()).build(connector)
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {

@@ -184,8 +184,8 @@ impl Client {
 
     /// Follows all objects of a kind.
     pub async fn watch(&self, kind: &Kind, after: String) -> Result<EventStream, Error> {
-        let (kind, agent) = (kind.clone(), self.agent.clone());
-        self.transport.watch(WatchRequest { kind, namespace: Str::default(), after, agent }).await
+        let (kind, namespace, agent) = (kind.clone(), kind.namespace.clone(), self.agent.clone());
+        self.transport.watch(WatchRequest { kind, namespace, after, agent }).await
     }
 
     async fn send(

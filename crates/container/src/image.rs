@@ -7,6 +7,7 @@
 //! Nothing here runs anything, and nothing here talks to a network.
 
 mod archive;
+mod busybox;
 mod content;
 mod digest;
 mod error;
@@ -21,6 +22,7 @@ mod tests;
 mod unpack;
 
 pub use archive::{Imported, ImportedFile};
+pub use busybox::busybox_archive;
 pub use digest::Digest;
 pub use error::ImageError;
 pub use index::{Named, Record};

@@ -1,15 +1,13 @@
 //! The CRI over a socket, with Debian's containerd on the other side. Needs root.
 
 #[cfg(test)]
-mod busybox;
-
-#[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
+    use corten_container::image::busybox_archive;
     use corten_container::native::cgroup::Cgroups;
     use corten_container::remote::Remote;
     use corten_container::*;
@@ -58,7 +56,8 @@ restrict_oom_score_adj = true
         /// Waits for it, too: the import succeeds when containerd is ready.
         fn import(&self) {
             let file = self.folder.path().join("image.tar");
-            fs::write(&file, crate::busybox::archive(&["local/pause:1", "busybox:latest"])).unwrap();
+            let names = ["local/pause:1", "busybox:latest"];
+            fs::write(&file, busybox_archive(&names, &["sleep", "1000000"]).unwrap()).unwrap();
             let deadline = std::time::Instant::now() + PATIENCE;
             while !self.try_import(&file) {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap();

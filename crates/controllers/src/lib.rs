@@ -92,6 +92,8 @@ pub struct Options {
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
+    /// Whether kubelets become servers without anybody being asked, as far as they ask for what is theirs.
+    pub approve_kubelet_serving: bool,
     pub legacy_token_cleaner: LegacyTokenCleanerOptions,
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
@@ -116,6 +118,9 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);
     manager.run(certificates::approving::Approving);
+    if options.approve_kubelet_serving {
+        manager.run(certificates::serving_approving::ServingApproving);
+    }
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));
     manager.run(cronjob::CronJobs::new(TimeZone::system(), options.batch));

@@ -1,20 +1,31 @@
-//! The node of this process: a kubelet on the native runtime or another, in the node's own identity.
+//! The node of this process: a kubelet on the native runtime or another, in the node's own identity, with the network of
+//! its pods and their names.
+
+mod alone;
+mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
+use corten_kubelet::server::Shown;
 use corten_kubelet::{Options, Parts, server};
-use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
+use corten_net::Across;
+use corten_net::peers::Between;
+use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, Sans};
 use corten_reconcile::Manager;
 
 use crate::agent_flags::AgentFlags;
-use crate::node_runtime;
+use crate::dns::{self, DnsOptions};
+use crate::pod_network::BuiltIn;
+use crate::{network_policy, node_runtime, peers};
+
+pub(crate) use alone::{Args, run};
+pub(crate) use settings::between;
 
 pub(crate) const AGENT: &str = "kubelet/v1.37.0";
 /// Where other tools look for the logs of pods.
@@ -29,25 +40,82 @@ pub(crate) struct NodeOptions {
     pub(crate) data_dir: PathBuf,
     /// Whether pods reach anybody but themselves.
     pub(crate) pod_network: bool,
-    pub(crate) cluster_dns: String,
+    /// Where pods ask for names.
+    pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
+    /// Whether names are answered here.
+    pub(crate) dns: bool,
+    /// Whether network policies are enforced here.
+    pub(crate) network_policy: bool,
+    /// How packets travel between nodes.
+    pub(crate) between: Between,
     pub(crate) flags: AgentFlags,
-    /// Who vouches for the node, and for those who speak to it.
-    pub(crate) authority: Arc<Authority>,
 }
 
-/// Starts the node; it ends with the manager, and its containers go on.
-pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOptions) -> anyhow::Result<()> {
+/// How a node speaks to its cluster, and what it shows and believes when it is spoken to.
+pub(crate) struct Standing {
+    /// In the node's own identity.
+    pub(crate) client: Client,
+    pub(crate) certificate: IssuedCert,
+    pub(crate) client_ca_pem: String,
+}
+
+impl Standing {
+    /// That of the node in the server's own process.
+    pub(crate) fn beside(
+        server: &Running,
+        authority: &Authority,
+        options: &NodeOptions,
+    ) -> anyhow::Result<Standing> {
+        let user = format!("system:node:{}", options.name);
+        let sans = Sans::default()
+            .with_host(&options.name)
+            .context("naming the node")?
+            .with_address(options.address);
+        let request = LeafRequest {
+            common_name: user.clone(),
+            organization: Some("system:nodes".to_owned()),
+            sans,
+            usage: LeafUsage::Server,
+        };
+        let certificate = authority.issue(&request, SystemTime::now()).context("certifying the node")?;
+        let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
+        Ok(Standing { client, certificate, client_ca_pem: authority.pem().to_owned() })
+    }
+}
+
+/// Starts the node; it ends with the manager, and its containers go on. What it shows can be replaced.
+pub(crate) async fn start(
+    manager: &Manager,
+    standing: Standing,
+    options: NodeOptions,
+) -> anyhow::Result<Shown> {
     let clock = Clock::real();
     let containers = match &options.flags.container_runtime_endpoint {
         Some(endpoint) => node_runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
-        None => node_runtime::native(&options.data_dir, options.pod_network, clock.clone()).await?,
+        None => {
+            let network = pod_network(manager, &options, &clock)?;
+            node_runtime::native(&options.data_dir, network, clock.clone()).await?
+        }
     };
     let manifests = options.flags.manifests()?;
     let configuration = options.flags.configuration()?;
-    let api = server::bind(&api(&options)?).await.context("serving the kubelet's API")?;
-    let user = format!("system:node:{}", options.name);
-    let client = Client::new(server.transport(&user, &["system:nodes"]), AGENT);
+    let Standing { client, certificate, client_ca_pem } = standing;
+    let api = server::Options {
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
+        certificate,
+        client_ca_pem,
+        trust: server::Trust::default(),
+        health: options.flags.health(),
+        read_only: None,
+    };
+    let api = server::bind(&api).await.context("serving the kubelet's API")?;
+    let shown = api.shown();
+    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    match options.dns {
+        true => dns::start(manager, names)?,
+        false => dns::let_go(),
+    }
     let parts = Parts {
         runtime: containers.runtime,
         images: containers.images,
@@ -60,7 +128,7 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
         addresses: vec![options.address.to_string()],
         root_dir: options.data_dir.join("kubelet"),
         log_dir: PathBuf::from(LOGS),
-        cluster_dns: vec![options.cluster_dns],
+        cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
         configuration: Some(configuration.tree()),
@@ -71,28 +139,22 @@ pub(crate) async fn start(server: &Running, manager: &Manager, options: NodeOpti
             tracing::error!(%error, "the node stopped");
         }
     });
-    Ok(())
+    Ok(shown)
 }
 
-/// The kubelet's API as the API server expects to find it.
-fn api(options: &NodeOptions) -> anyhow::Result<server::Options> {
-    let sans =
-        Sans::default().with_host(&options.name).context("naming the node")?.with_address(options.address);
-    let request = LeafRequest {
-        common_name: format!("system:node:{}", options.name),
-        organization: Some("system:nodes".to_owned()),
-        sans,
-        usage: LeafUsage::Server,
-    };
-    let certificate = options.authority.issue(&request, SystemTime::now()).context("certifying the node")?;
-    Ok(server::Options {
-        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
-        certificate,
-        client_ca_pem: options.authority.pem().to_owned(),
-        trust: server::Trust::default(),
-        health: options.flags.health(),
-        read_only: None,
-    })
+/// The network of the node's pods, which learns of other nodes by itself.
+fn pod_network(manager: &Manager, options: &NodeOptions, clock: &Clock) -> anyhow::Result<Option<BuiltIn>> {
+    if !options.pod_network {
+        return Ok(None);
+    }
+    // A machine on no network has no neighbours.
+    let across = Across { between: options.between, node: options.address };
+    let across = (!options.address.is_loopback()).then_some(across);
+    let policies = network_policy::start(manager, options)?;
+    let network = BuiltIn::open(options.data_dir.join("network"), across, policies)?;
+    let (caches, name) = (manager.caches().clone(), options.name.clone());
+    manager.spawn(peers::follow(network.network(), caches, name, clock.clone()));
+    Ok(Some(network))
 }
 
 /// The machine's name, as nodes are called.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use corten_kubelet::configuration::{Configuration, field_of_flag};
 use corten_kubelet::{ManifestUrl, Manifests};
 
@@ -20,7 +21,7 @@ pub(crate) struct AgentFlags {
     #[arg(long, requires = "container_runtime_endpoint")]
     pub(crate) image_service_endpoint: Option<String>,
     /// Manifests of pods to run on this node, in a directory or a file; empty for none.
-    #[arg(long, default_value = "/etc/kubernetes/manifests")]
+    #[arg(long, default_value = "/etc/kubernetes/manifests", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pod_manifest_path: PathBuf,
     /// How often manifests are looked at although nothing was heard of them.
     #[arg(long, default_value = "20s", value_parser = parse_duration)]

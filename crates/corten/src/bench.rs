@@ -1,10 +1,14 @@
 //! `corten bench`: measure, print a table or JSON.
 
+mod dns;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Subcommand;
-use corten_bench::{ApiserverOptions, ControllersOptions, Report, SchedulerOptions};
+use corten_bench::{
+    ApiserverOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,8 +22,14 @@ enum What {
     Apiserver(ApiserverArgs),
     /// Start a fresh cluster of simulated nodes and have its controllers fill it.
     Controllers(ControllersArgs),
+    /// Start a fresh cluster and have its node run pods.
+    Node(NodeArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
+    /// Write rules for many Services, and connect through one.
+    Proxy(ProxyArgs),
+    /// Ask a server of names that has a large cluster in memory.
+    Dns(dns::Args),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -67,6 +77,22 @@ struct ControllersArgs {
 }
 
 #[derive(clap::Args)]
+struct NodeArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many pods come and go one after the other.
+    #[arg(long)]
+    singles: Option<usize>,
+    /// How many pods come at once.
+    #[arg(long)]
+    pods: Option<usize>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
 struct SchedulerArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
@@ -88,6 +114,22 @@ struct SchedulerArgs {
     work_dir: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct ProxyArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Measure one back end [default: nftables and iptables].
+    #[arg(long, value_parser = ["nftables", "iptables"])]
+    backend: Option<String>,
+    /// How many Services there are [default: 10000].
+    #[arg(long)]
+    services: Option<usize>,
+    /// How many endpoints each has [default: 10].
+    #[arg(long)]
+    endpoints: Option<usize>,
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
@@ -96,7 +138,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
             What::Controllers(args) => controllers(args).await,
+            What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
+            What::Proxy(args) => proxy(&args),
+            What::Dns(args) => print(&dns::run(&args)?, args.json),
         }
     })
 }
@@ -122,6 +167,15 @@ async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     print(&report, args.json)
 }
 
+async fn node(args: NodeArgs) -> anyhow::Result<()> {
+    let mut options = NodeOptions::default();
+    options.singles = args.singles.unwrap_or(options.singles);
+    options.pods = args.pods.unwrap_or(options.pods);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    let report = corten_bench::node(options).await?;
+    print(&report, args.json)
+}
+
 async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
     let mut options =
         SchedulerOptions { pods: args.pods, backlog: args.backlog, ..SchedulerOptions::default() };
@@ -129,6 +183,15 @@ async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
     options.nodes = args.nodes.unwrap_or(options.nodes);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::scheduler(options).await?;
+    print(&report, args.json)
+}
+
+fn proxy(args: &ProxyArgs) -> anyhow::Result<()> {
+    let mut options = ProxyOptions::default();
+    options.services = args.services.unwrap_or(options.services);
+    options.endpoints = args.endpoints.unwrap_or(options.endpoints);
+    options.backends.retain(|backend| args.backend.as_ref().is_none_or(|only| only == backend));
+    let report = corten_bench::proxy(&options, &crate::proxy::rules)?;
     print(&report, args.json)
 }
 

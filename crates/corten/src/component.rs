@@ -7,7 +7,7 @@
 mod serving;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Component {
             .context("starting the runtime")?;
         runtime.block_on(async {
             let stop = StopSignals::install()?;
-            let ready = ready(flags, self.agent)?;
+            let ready = connect(flags.kubeconfig.as_deref(), self.agent)?;
             let port = flags.secure_port.unwrap_or(self.port);
             if port != 0 {
                 let address = SocketAddr::new(flags.bind_address, port);
@@ -136,8 +136,9 @@ impl Component {
     }
 }
 
-fn ready(flags: &Flags, agent: &'static str) -> anyhow::Result<Ready> {
-    let path = flags.kubeconfig.as_ref().context("--kubeconfig says which server to work on; give one")?;
+/// Whom a kubeconfig says to speak to, and as whom.
+pub(crate) fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> anyhow::Result<Ready> {
+    let path = kubeconfig.context("--kubeconfig says which server to work on; give one")?;
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let path = path.display();
     let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {path}"))?;

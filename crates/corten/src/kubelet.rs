@@ -17,6 +17,7 @@ use corten_reconcile::Manager;
 
 use crate::agent::{AGENT, host_name};
 use crate::node_runtime;
+use crate::pod_network::BuiltIn;
 use crate::server::{StopSignals, log_to_stderr, outward_address};
 
 pub(crate) use flags::Args;
@@ -124,7 +125,9 @@ impl Kubelet<'_> {
         let clock = Clock::real();
         let containers = match self.configuration.text("containerRuntimeEndpoint") {
             "" => {
-                let network = self.args.pod_network == "built-in";
+                let wanted = self.args.pod_network == "built-in";
+                let open = || BuiltIn::open(self.args.data_dir.join("network"), None, None);
+                let network = wanted.then(open).transpose()?;
                 node_runtime::native(&self.args.data_dir, network, clock.clone()).await?
             }
             endpoint => {

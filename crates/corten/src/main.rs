@@ -5,13 +5,18 @@ mod agent_flags;
 mod bench;
 mod component;
 mod controller_manager;
+mod dns;
 mod image;
+mod join;
 mod kubelet;
+mod network_policy;
 mod node_runtime;
+mod peers;
 mod pod_network;
 mod proxy;
 mod scheduler;
 mod server;
+mod token;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -30,10 +35,16 @@ struct Cli {
 enum Command {
     /// Run a cluster on this machine.
     Server(Box<server::Args>),
+    /// Run a node that joins a cluster.
+    Agent(Box<agent::Args>),
+    /// Make, list and take back invitations to the cluster.
+    Token(token::Args),
     /// Run the controllers alone, against any Kubernetes.
     ControllerManager(Box<controller_manager::Args>),
     /// Run the scheduler alone, against any Kubernetes.
     Scheduler(scheduler::Args),
+    /// Run the service proxy alone, against any Kubernetes.
+    Proxy(proxy::Args),
     /// Run a node alone, on any Kubernetes.
     Kubelet(Box<kubelet::Args>),
     /// Import, export, list, remove and pull images.
@@ -47,8 +58,11 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
+        Command::Agent(args) => agent::run(&args),
+        Command::Token(args) => token::run(args),
         Command::ControllerManager(args) => controller_manager::run(&args),
         Command::Scheduler(args) => scheduler::run(args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Kubelet(args) => kubelet::run(&args),
         Command::Image(args) => image::run(args),
         Command::Bench(args) => bench::run(args),

@@ -45,10 +45,14 @@ fn socket<'a>(flag: &str, endpoint: &'a str) -> anyhow::Result<&'a str> {
 }
 
 /// The runtime of this process, with the images of the folder `images` of its data directory.
-pub(crate) async fn native(data_dir: &Path, pod_network: bool, clock: Clock) -> anyhow::Result<Containers> {
-    let network: Arc<dyn Network> = match pod_network {
-        true => Arc::new(BuiltIn::open(data_dir.join("network"))?),
-        false => Arc::new(LoopbackOnly),
+pub(crate) async fn native(
+    data_dir: &Path,
+    network: Option<BuiltIn>,
+    clock: Clock,
+) -> anyhow::Result<Containers> {
+    let network: Arc<dyn Network> = match network {
+        Some(network) => Arc::new(network),
+        None => Arc::new(LoopbackOnly),
     };
     let config = RegistriesConfig::read(Path::new(REGISTRIES));
     let native = Native::open(native::Options {

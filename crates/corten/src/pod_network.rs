@@ -1,29 +1,45 @@
 //! The built-in pod network as the native runtime sees it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use async_trait::async_trait;
+use corten_api::Map;
 use corten_container::native::network::{Network, PodNetwork};
 use corten_container::{Error, PortMapping, Protocol, Result};
 use corten_net::namespace::Namespace;
-use corten_net::{Cidr, HostPort, Options};
+use corten_net::{Across, Cidr, HostPort, Options};
+use corten_policy::Policies;
 
 /// The link that pods are connected to.
 pub(crate) const BRIDGE: &str = "corten0";
 
 /// The pod network of the network namespace this process is in.
-pub(crate) struct BuiltIn(Arc<corten_net::PodNetwork>);
+pub(crate) struct BuiltIn {
+    network: Arc<corten_net::PodNetwork>,
+    /// Whoever keeps pods apart, if anybody does.
+    policies: Option<Arc<Policies>>,
+}
 
 impl BuiltIn {
     /// Takes over what an earlier run left. `folder` remembers who has which address.
-    pub(crate) fn open(folder: PathBuf) -> anyhow::Result<BuiltIn> {
+    pub(crate) fn open(
+        folder: PathBuf,
+        across: Option<Across>,
+        policies: Option<Arc<Policies>>,
+    ) -> anyhow::Result<BuiltIn> {
         let namespace = Namespace::current().context("opening the network namespace")?;
-        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across: None };
+        let options = Options { folder, bridge: BRIDGE.to_owned(), mtu: None, across };
         let network = corten_net::PodNetwork::open(options, namespace).context("opening the pod network")?;
-        Ok(BuiltIn(Arc::new(network)))
+        Ok(BuiltIn { network: Arc::new(network), policies })
+    }
+
+    /// The network itself, for who knows of other nodes.
+    pub(crate) fn network(&self) -> Arc<corten_net::PodNetwork> {
+        self.network.clone()
     }
 
     /// Runs what blocks where it holds nobody up.
@@ -32,7 +48,7 @@ impl BuiltIn {
         doing: &'static str,
         work: impl FnOnce(&corten_net::PodNetwork) -> corten_net::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let network = self.0.clone();
+        let network = self.network.clone();
         let done = tokio::task::spawn_blocking(move || work(&network)).await;
         let done = done.map_err(|error| Error::internal(doing, error))?;
         done.map_err(|error| Error::internal(doing, error))
@@ -48,26 +64,39 @@ impl Network for BuiltIn {
         let attach =
             move |network: &corten_net::PodNetwork| network.attach(&sandbox, Path::new(&namespace), &ports);
         let addresses = self.blocking("connecting the pod to the network", attach).await?;
+        if let Some(policies) = &self.policies {
+            let (metadata, labels) = (&pod.config.metadata, labels(&pod.config.labels));
+            policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
+        }
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }
 
     async fn detach(&self, pod: PodNetwork<'_>) -> Result<()> {
+        if let Some(policies) = &self.policies {
+            policies.detached(&pod.config.metadata.namespace, &pod.config.metadata.name);
+        }
         let sandbox = pod.sandbox_id.to_owned();
         self.blocking("disconnecting the pod from the network", move |network| network.detach(&sandbox)).await
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.0.not_ready()
+        self.network.not_ready()
     }
 
     fn set_pod_cidr(&self, pod_cidr: &str) {
         let cidrs = pod_cidr.split(',').map(str::trim).filter(|text| !text.is_empty());
         let cidrs: corten_net::Result<Vec<Cidr>> = cidrs.map(str::parse).collect();
-        if let Err(error) = cidrs.and_then(|cidrs| self.0.set_pod_cidrs(&cidrs)) {
+        if let Err(error) = cidrs.and_then(|cidrs| self.network.set_pod_cidrs(&cidrs)) {
             let reason = Error::internal("preparing the node for its pod CIDRs", error);
             tracing::warn!(pod_cidr, %reason, "pods cannot be connected");
         }
     }
+}
+
+/// The pod's own labels, without what the kubelet adds for itself.
+fn labels(labels: &BTreeMap<String, String>) -> Map {
+    let own = labels.iter().filter(|(key, _)| !key.starts_with("io.kubernetes."));
+    own.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
 /// The mappings that name a port of the node.

@@ -2,6 +2,8 @@
 
 mod addons;
 mod authentication;
+mod joining;
+mod node_network;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,24 +19,29 @@ use corten_apiserver::{
 use corten_base::Clock;
 use corten_client::Client;
 use corten_controllers::{LocalPathOptions, SigningOptions};
-use corten_pki::{Authority, KubeconfigNames, Sans, ServerPki, write_kubeconfig};
+use corten_net::Cidr;
+use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::agent::{self, NodeOptions};
+use crate::agent::{self, NodeOptions, Standing};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
-use crate::proxy;
+use crate::{network_policy, proxy};
+
+use joining::Told;
+pub(crate) use joining::{INVITED, NODE_SETTINGS};
 
 /// Parts that can be left out.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "agent",
     "scheduler",
     "controller-manager",
     "proxy",
     "dns",
+    network_policy::PART,
     addons::LOCAL_STORAGE,
     addons::METRICS_SERVER,
 ];
@@ -80,7 +87,8 @@ pub(crate) struct Args {
     /// Where to write a kubeconfig for the administrator [default: DATA_DIR/admin.kubeconfig].
     #[arg(long)]
     write_kubeconfig: Option<PathBuf>,
-    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, local-storage, metrics-server.
+    /// Parts not to run: agent, scheduler, controller-manager, proxy, dns, network-policy, local-storage,
+    /// metrics-server.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
     /// Where the volumes of the storage class local-path are on every node [default: DATA_DIR/storage].
@@ -95,9 +103,12 @@ pub(crate) struct Args {
     /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
     #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
     pod_network: String,
-    /// Where pods ask for names.
-    #[arg(long, default_value = "10.96.0.10")]
-    cluster_dns: String,
+    /// How packets travel between nodes: vxlan, or direct on a network that lets foreign addresses pass.
+    #[arg(long, default_value = "vxlan", value_parser = ["vxlan", "direct"])]
+    pod_network_backend: String,
+    /// Where pods ask for names: an address, or one of each family [default: the tenth of each range of cluster IPs].
+    #[arg(long, value_delimiter = ',')]
+    cluster_dns: Vec<IpAddr>,
     /// The domain that the names of services end in.
     #[arg(long, default_value = "cluster.local")]
     cluster_domain: String,
@@ -133,18 +144,43 @@ impl Args {
         !self.disable.iter().any(|disabled| disabled == part)
     }
 
+    /// Where pods ask for names.
+    fn cluster_dns(&self) -> Vec<IpAddr> {
+        if !self.cluster_dns.is_empty() {
+            return self.cluster_dns.clone();
+        }
+        let ranges = self.service_cluster_ip_range.to_string();
+        let ranges = ranges.split(',').filter_map(|range| range.parse::<Cidr>().ok());
+        ranges.filter_map(|range| range.nth(10)).collect()
+    }
+
     /// What the node of this process has to be told.
-    fn node_options(&self, address: IpAddr, authority: Arc<Authority>) -> NodeOptions {
+    fn node_options(&self, address: IpAddr) -> NodeOptions {
         NodeOptions {
             name: self.node_name.clone().unwrap_or_else(agent::host_name),
             address,
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network: self.pod_network == "built-in",
-            cluster_dns: self.cluster_dns.clone(),
+            cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
+            // Pods that reach nobody ask nobody.
+            dns: self.runs("dns") && self.pod_network == "built-in",
+            network_policy: self.runs(network_policy::PART),
+            between: agent::between(&self.pod_network_backend),
             flags: self.node.clone(),
-            authority,
+        }
+    }
+
+    /// What machines that join have to be told.
+    fn told(&self, server: SocketAddr, authority_pem: &str) -> Told {
+        Told {
+            server: format!("https://{server}"),
+            authority_pem: authority_pem.to_owned(),
+            cluster_dns: self.cluster_dns(),
+            cluster_domain: self.cluster_domain.clone(),
+            backend: self.pod_network_backend.clone(),
+            dns: self.runs("dns"),
         }
     }
 
@@ -159,6 +195,7 @@ impl Args {
             root_ca: pki.ca_pem.clone(),
             token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
             signing: SigningOptions::default().with_all(&authority),
+            approve_kubelet_serving: true,
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };
@@ -210,7 +247,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let endpoint = endpoint_address(&args)?.map(|address| SocketAddr::new(address, port));
     let credentials = pki.admin_credentials(&format!("https://{advertised}"));
     let controllers = args.controller_options(&pki)?;
-    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()), pki.authority.clone());
+    let node = args.node_options(endpoint.map_or(host, |endpoint| endpoint.ip()));
+    let authority = pki.authority.clone();
     let options = Options {
         authentication: args.authentication.options(&pki)?,
         pki,
@@ -230,6 +268,9 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     };
     let running = corten_apiserver::start(options).await.context("starting the API server")?;
     let administrator = Client::new(running.transport("system:admin", &["system:masters"]), "corten");
+    let names = if args.runs("dns") { args.cluster_dns() } else { Vec::new() };
+    node_network::install(&administrator, &names).await;
+    joining::install(&administrator, &args.told(endpoint.unwrap_or(advertised), authority.pem())).await;
     addons::install(&administrator, |addon| args.runs(addon)).await;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data_dir.join("admin.kubeconfig"));
     write_kubeconfig(&kubeconfig, &credentials, KubeconfigNames::default())
@@ -248,7 +289,8 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
     let controllers = controller_manager::start(&running, parts);
     if args.runs("agent") && args.simulated_nodes == 0 {
         let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
-        agent::start(&running, &controllers, node).await.context("starting the node")?;
+        let standing = Standing::beside(&running, &authority, &node)?;
+        agent::start(&controllers, standing, node).await.context("starting the node")?;
         if let Some(node) = proxied {
             proxy::start(&controllers, &node)?;
         }

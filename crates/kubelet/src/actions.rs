@@ -42,6 +42,8 @@ pub struct Kill {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillReason {
     Changed,
+    /// It has to begin anew to get what it was given.
+    Resized,
     Liveness,
     Startup,
     /// The runtime does not know how it is; it has to be gone before the next.
@@ -63,6 +65,8 @@ pub trait Knowledge {
     fn probed(&self, container: &Container, status: &ContainerStatus) -> Probed;
     /// Whether a container was made from another definition than the pod's present one.
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool;
+    /// Whether a container has to be started anew to get what its pod was given.
+    fn resized(&self, pod: &Pod, container: &Container) -> bool;
 }
 
 pub fn actions(pod: &Pod, observed: &Observed, known: &dyn Knowledge) -> Actions {
@@ -200,6 +204,9 @@ impl Deciding<'_> {
                 KillReason::Liveness,
                 format!("Init container {name} failed liveness probe"),
             );
+        } else if self.known.resized(self.pod, container) {
+            let why = format!("Container {name} resize requires restart");
+            self.replace(status, KillReason::Resized, why);
         }
         probed.started == Some(true)
     }
@@ -253,6 +260,10 @@ impl Deciding<'_> {
         } else if probed.startup_failed {
             let why = format!("Container {name} failed startup probe");
             (KillReason::Startup, why, policy != RestartPolicy::Never)
+        } else if self.known.resized(self.pod, container) {
+            let why = format!("Container {name} resize requires restart");
+            self.replace(status, KillReason::Resized, why);
+            return false;
         } else {
             return true;
         };

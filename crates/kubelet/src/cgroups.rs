@@ -8,6 +8,9 @@ use corten_container::native::cgroup::Cgroups;
 use crate::pod::Pod;
 use crate::resources::{self, Qos};
 
+/// Where the second version is mounted beside the first; other runtimes make cgroups in both.
+const BESIDE: &str = "/sys/fs/cgroup/unified";
+
 /// The node's cgroups.
 pub(crate) struct PodCgroups(Cgroups);
 
@@ -38,12 +41,21 @@ impl PodCgroups {
         cgroups.apply(&path, &cgroups.settings(&resources::of_pod(pod)))
     }
 
+    /// Changes what a pod may use; what is not set stays as it is.
+    pub(crate) fn set(&self, pod: &Pod, limits: &LinuxContainerResources) -> io::Result<()> {
+        let PodCgroups(cgroups) = self;
+        cgroups.apply(&resources::cgroup_of(pod), &cgroups.settings(limits))
+    }
+
     /// Takes a pod's cgroup away, whatever its class was, with what may still be in it.
     pub(crate) fn remove(&self, uid: &str) -> io::Result<()> {
+        let beside = Cgroups::V2(BESIDE.into());
         for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
             let path = class.cgroup_of(uid);
-            if self.0.folders(&path).iter().any(|folder| folder.exists()) {
-                self.0.remove(&path)?;
+            for cgroups in [&self.0, &beside] {
+                if cgroups.folders(&path).iter().any(|folder| folder.exists()) {
+                    cgroups.remove(&path)?;
+                }
             }
         }
         Ok(())

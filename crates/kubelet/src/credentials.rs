@@ -3,12 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::{Value, json};
-use corten_client::kinds;
 use corten_container::AuthConfig;
 
 use crate::machine::Machine;
 use crate::pod::Pod;
-use crate::start::fetch;
+use crate::start::named;
+use crate::watched::Which;
 
 /// The credentials of every secret that a pod names and that is there.
 pub(crate) async fn of_pod(machine: &Machine, pod: &Pod) -> Vec<AuthConfig> {
@@ -16,7 +16,7 @@ pub(crate) async fn of_pod(machine: &Machine, pod: &Pod) -> Vec<AuthConfig> {
     let mut missing = Vec::new();
     for reference in pod.tree().items_at(&["spec", "imagePullSecrets"]) {
         let name = reference.str_at(&["name"]).unwrap_or_default();
-        match fetch(machine, &kinds::SECRETS, pod, name).await {
+        match named(machine, Which::Secret, pod, name).await {
             Ok(Some(secret)) => found.extend(read(&secret)),
             Ok(None) | Err(_) => missing.push(name.to_owned()),
         }

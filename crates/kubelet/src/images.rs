@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corten_base::Clock;
 use corten_container::{
-    AuthConfig, Error, Image, ImageFsInfo, ImageSpec, Images, PodSandboxConfig, Progress,
+    AuthConfig, Error, Image, ImageFsInfo, ImageSpec, Images, PodSandboxConfig, Progress, PullProgress,
 };
 use corten_reconcile::EventKind;
 use parking_lot::Mutex;
@@ -57,6 +57,9 @@ impl Policy {
         }
     }
 }
+
+/// How often a long pull says how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 impl ImageManager {
     pub(crate) fn new(images: Arc<dyn Images>, clock: Clock) -> ImageManager {
@@ -140,7 +143,7 @@ impl ImageManager {
         }
         tell(EventKind::Normal, "Pulling", format!("Pulling image {asked:?}"));
         let began = self.clock.now();
-        match self.pull_with_any(spec, sandbox, credentials).await {
+        match self.pull_with_any(spec, sandbox, credentials, tell).await {
             Ok(present) => {
                 let took = Duration::try_from(self.clock.now().duration_since(began)).unwrap_or_default();
                 let took = went(took);
@@ -174,17 +177,41 @@ impl ImageManager {
         })
     }
 
+    /// Pulls, and says now and then how far it is.
+    async fn pull_telling(
+        &self,
+        spec: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        sandbox: &PodSandboxConfig,
+        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
+    ) -> Result<String, Error> {
+        let known = Arc::new(Mutex::new(PullProgress::default()));
+        let told = known.clone();
+        let progress = Progress::new(move |now| *told.lock() = now);
+        let pull = self.images.pull_image(spec, auth, Some(sandbox), &progress);
+        let mut pull = std::pin::pin!(pull);
+        loop {
+            if let Some(pulled) = self.clock.timeout(TELL_EVERY, &mut pull).await {
+                return pulled;
+            }
+            if let Some(message) = so_far(&spec.image, *known.lock()) {
+                tell(EventKind::Normal, "Pulling", message);
+            }
+        }
+    }
+
     /// Tries each of the credentials; without any, none.
     async fn pull_with_any(
         &self,
         spec: &ImageSpec,
         sandbox: &PodSandboxConfig,
         credentials: &[AuthConfig],
+        tell: &(dyn Fn(EventKind, &'static str, String) + Sync),
     ) -> Result<Present, Error> {
         let tried = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
         let mut last = Error::Internal("no credentials were tried".to_owned());
         for auth in tried {
-            match self.images.pull_image(spec, auth, Some(sandbox), &Progress::ignored()).await {
+            match self.pull_telling(spec, auth, sandbox, tell).await {
                 Ok(reference) => {
                     let found = self.images.image_status(&ImageSpec::new(reference.clone())).await?;
                     return Ok(Present { image: found.unwrap_or_default(), reference });
@@ -194,6 +221,16 @@ impl ImageManager {
         }
         Err(last)
     }
+}
+
+/// How far a pull is, for people; nothing if it is not known.
+fn so_far(image: &str, progress: PullProgress) -> Option<String> {
+    let PullProgress { bytes, total_bytes, layers, total_layers } = progress;
+    let megabytes = |bytes: u64| bytes as f64 / 1_000_000.0;
+    (total_bytes > 0).then(|| {
+        let (bytes, total) = (megabytes(bytes), megabytes(total_bytes));
+        format!("Pulling image {image:?}: {bytes:.1} of {total:.1} MB, {layers} of {total_layers} layers")
+    })
 }
 
 fn waiting(reason: &str, message: String) -> Waiting {
@@ -236,6 +273,13 @@ fn went(took: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_pull_says_how_far_it_is() {
+        assert_eq!(so_far("web", PullProgress::default()), None);
+        let progress = PullProgress { bytes: 1_500_000, total_bytes: 30_000_000, layers: 1, total_layers: 4 };
+        assert_eq!(so_far("web", progress).unwrap(), "Pulling image \"web\": 1.5 of 30.0 MB, 1 of 4 layers");
+    }
 
     #[test]
     fn names_without_a_tag_mean_the_latest() {

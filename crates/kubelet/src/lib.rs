@@ -4,6 +4,7 @@
 //! `corten_client` and containers through `corten_container`, and knows neither server nor runtime.
 
 mod actions;
+mod allocation;
 mod backoff;
 mod cgroups;
 mod collection;
@@ -32,7 +33,9 @@ mod pod;
 mod pods;
 mod probes;
 mod relist;
+mod resize;
 mod resources;
+mod runtime_class;
 pub mod server;
 mod start;
 mod stats;
@@ -41,6 +44,7 @@ mod statuses;
 mod termination;
 mod tokens;
 mod volumes;
+mod watched;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -143,7 +147,9 @@ pub async fn run_and_serve(
         clock: parts.clock,
         statuses: statuses::Statuses::default(),
         tokens: tokens::Tokens::default(),
+        watched: watched::Watched::default(),
         probes: probes::Probes::default(),
+        allocations: allocation::Allocations::default(),
         pods: Pods::default(),
         news: Notify::new(),
         bound_pods: bound,

@@ -9,6 +9,7 @@ use corten_container::Runtime;
 use corten_reconcile::Recorder;
 use tokio::sync::Notify;
 
+use crate::allocation::Allocations;
 use crate::cgroups::PodCgroups;
 use crate::collection::Collection;
 use crate::config::NodeConfig;
@@ -24,6 +25,7 @@ use crate::stats::Stats;
 use crate::statuses::Statuses;
 use crate::tokens::Tokens;
 use crate::volumes::Volumes;
+use crate::watched::Watched;
 
 pub(crate) struct Machine {
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -36,9 +38,11 @@ pub(crate) struct Machine {
     pub(crate) volumes: Volumes,
     pub(crate) statuses: Statuses,
     pub(crate) tokens: Tokens,
+    pub(crate) watched: Watched,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) allocations: Allocations,
     pub(crate) stats: Stats,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) evictions: Evictions,
@@ -80,7 +84,9 @@ impl Machine {
         self.images.forget(uid);
         self.statuses.forget(uid);
         self.tokens.forget(uid);
+        self.watched.forget(self, uid);
         self.probes.forget(uid);
         self.pods.forget(uid);
+        self.allocations.forget(self, uid);
     }
 }

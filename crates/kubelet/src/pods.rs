@@ -13,6 +13,7 @@ use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::Pod;
 use crate::status::Ended;
+use crate::watched::Watched;
 use crate::worker::{Orders, Worker};
 
 #[derive(Default)]
@@ -28,6 +29,9 @@ struct State {
 impl Pods {
     /// Takes in a pod as somebody wants it now; whoever is new gets a worker.
     pub(crate) fn want(machine: &Arc<Machine>, pod: Pod) {
+        if !pod.is_static() {
+            Watched::follow(machine, &pod);
+        }
         let mut state = machine.pods.0.lock();
         if let Some(orders) = state.workers.get(pod.uid()) {
             match orders.unwanted.load(Ordering::Acquire) {
@@ -35,6 +39,7 @@ impl Pods {
                 true => *orders.again.lock() = Some(pod),
                 false => *orders.pod.lock() = pod,
             }
+            orders.stale.store(true, Ordering::Release);
             orders.changed.notify_one();
             return;
         }
@@ -45,6 +50,7 @@ impl Pods {
             again: Mutex::default(),
             stopped: AtomicBool::new(false),
             ended: Mutex::default(),
+            stale: AtomicBool::new(false),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());
@@ -117,11 +123,23 @@ impl Pods {
         }
     }
 
+    /// What a pod has mounted is not what it was.
+    pub(crate) fn refresh(&self, uid: &str) {
+        if let Some(orders) = self.0.lock().workers.get(uid) {
+            orders.stale.store(true, Ordering::Release);
+            orders.changed.notify_one();
+        }
+    }
+
     /// Everybody looks again.
     pub(crate) fn wake_all(&self) {
         for orders in self.0.lock().workers.values() {
             orders.changed.notify_one();
         }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().workers.len()
     }
 
     /// Every pod as it was last wanted.

@@ -14,6 +14,7 @@ mod redirect;
 mod routes;
 mod session;
 mod sessions;
+mod shown;
 mod spdy;
 mod spdy_session;
 mod websocket;
@@ -28,6 +29,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::machine::Machine;
+
+pub use shown::Shown;
 
 /// How the API is reached, and whom it believes.
 pub struct Options {
@@ -92,6 +95,7 @@ pub enum Error {
 pub struct Bound {
     listener: TcpListener,
     acceptor: TlsAcceptor,
+    shown: Shown,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     trust: Trust,
     health: Option<TcpListener>,
@@ -101,7 +105,7 @@ pub struct Bound {
 
 /// Takes the API's port.
 pub async fn bind(options: &Options) -> Result<Bound, Error> {
-    let (config, clients) = listen::tls(options)?;
+    let (config, shown, clients) = listen::tls(options)?;
     let address = options.address;
     let failed = |source| Error::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -109,6 +113,7 @@ pub async fn bind(options: &Options) -> Result<Bound, Error> {
     Ok(Bound {
         listener,
         acceptor: TlsAcceptor::from(Arc::new(config)),
+        shown,
         clients,
         trust: options.trust.clone(),
         health: plain::bind(options.health).await,
@@ -120,6 +125,11 @@ pub async fn bind(options: &Options) -> Result<Bound, Error> {
 impl Bound {
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What the node shows, to be replaced before it is over.
+    pub fn shown(&self) -> Shown {
+        self.shown.clone()
     }
 
     /// Answers, for as long as it is not dropped.

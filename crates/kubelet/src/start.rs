@@ -20,6 +20,7 @@ use crate::observed::Observed;
 use crate::pod::{Container, HostNamespace, Pod, Role};
 use crate::status::Waiting;
 use crate::volumes::Mounted;
+use crate::watched::Which;
 
 /// What a container is started into.
 pub(crate) struct Surroundings<'a> {
@@ -130,14 +131,24 @@ async fn sources(machine: &Machine, pod: &Pod, container: &Container) -> Result<
         from.chain(keys).map(Str::new).collect()
     };
     for name in of(["configMapRef", "configMapKeyRef"]) {
-        let found = fetch(machine, &kinds::CONFIG_MAPS, pod, &name).await?;
+        let found = named(machine, Which::ConfigMap, pod, &name).await?;
         sources.config_maps.insert(name, found.map(|object| texts(&object, "data", str::to_owned)));
     }
     for name in of(["secretRef", "secretKeyRef"]) {
-        let found = fetch(machine, &kinds::SECRETS, pod, &name).await?;
+        let found = named(machine, Which::Secret, pod, &name).await?;
         sources.secrets.insert(name, found.map(|object| texts(&object, "data", decoded)));
     }
     Ok(sources)
+}
+
+/// A config map or secret of the pod's namespace; none if there is none.
+pub(crate) async fn named(
+    machine: &Machine,
+    which: Which,
+    pod: &Pod,
+    name: &str,
+) -> Result<Option<Value>, Error> {
+    machine.watched.get(machine, which, &Key::new(pod.namespace(), name)).await
 }
 
 /// An object of the pod's namespace; none if there is none.

@@ -13,10 +13,13 @@ use std::collections::HashMap;
 
 use corten_api::{Map, Value, time, value};
 use corten_container::ContainerStatus;
+use corten_quota::resource_list::{self, ResourceList};
 use jiff::Timestamp;
 
+use crate::allocation::{Given, Resizing};
 use crate::observed::Observed;
 use crate::pod::{HostNamespace, Pod, Role};
+use crate::resources;
 
 /// Why a container does not run, as the last attempt to start it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub struct Known {
     pub runtime: String,
     /// Why the node ended the pod, if it did.
     pub ended: Option<Ended>,
+    /// What running containers have, if it is not what the pod was given.
+    pub(crate) actuated: Option<Given>,
+    pub(crate) resizing: Resizing,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +61,8 @@ pub struct Ended {
     pub grace: Option<std::time::Duration>,
     /// Whether it ended for the sake of others.
     pub disrupted: bool,
+    /// Whether it never began.
+    pub rejected: bool,
 }
 
 impl Known {
@@ -66,6 +74,9 @@ impl Known {
 /// The status of a pod now. `over` once nothing of it will run again.
 pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Timestamp) -> Value {
     let old = pod.tree().get("status").cloned().unwrap_or_else(Value::object);
+    if let Some(ended) = known.ended.as_ref().filter(|ended| ended.rejected) {
+        return rejected(ended, &old, now);
+    }
     let of = |roles: &[Role], list: &str| -> Vec<Value> {
         let wanted = pod.containers().iter().filter(|c| roles.contains(&c.role));
         wanted.map(|c| containers::status(pod, c, observed, known, old.items_at(&[list]), over)).collect()
@@ -93,7 +104,7 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
     addresses(pod, observed, known, &old, &mut status);
     let disrupted = known.ended.as_ref().filter(|ended| ended.disrupted).map(|ended| ended.message.as_str());
     let parts = conditions::Parts { init: &init, main: &main, phase, disrupted };
-    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now));
+    status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, known));
     for (name, list) in [
         ("initContainerStatuses", init),
         ("containerStatuses", main),
@@ -103,6 +114,36 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
             status.insert(name, list);
         }
     }
+    given(pod, known, &old, &mut status);
+    Value::Object(status)
+}
+
+/// What the pod has as a whole: what it was given, and what it has of that.
+fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
+    let insert = |map: &mut Map, key: &'static str, amounts: &ResourceList| {
+        if !amounts.is_empty() {
+            map.insert(key, resource_list::write(amounts));
+        }
+    };
+    insert(status, "allocatedResources", &resources::amounts(pod, "requests"));
+    let runs = old.str_at(&["phase"]) == Some("Running");
+    let actuated = known.actuated.as_ref().filter(|_| runs);
+    let has = actuated.map_or_else(|| pod.clone(), |actuated| actuated.in_place(pod));
+    let limits = if runs { resources::limits_in_force(&has) } else { resources::amounts(&has, "limits") };
+    let mut all = Map::new();
+    insert(&mut all, "limits", &limits);
+    insert(&mut all, "requests", &resources::amounts(&has, "requests"));
+    status.insert("resources", Value::Object(all));
+}
+
+/// Of a pod that was not taken on there is nothing to say but why.
+fn rejected(ended: &Ended, old: &Value, now: Timestamp) -> Value {
+    let mut status = Map::new();
+    copy(old, &mut status, &["qosClass", "conditions"]);
+    status.insert("startTime", time::format(now));
+    status.insert("phase", "Failed");
+    status.insert("reason", ended.reason.as_str());
+    status.insert("message", ended.message.as_str());
     Value::Object(status)
 }
 

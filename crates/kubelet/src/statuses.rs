@@ -6,6 +6,7 @@ use corten_api::{Value, value};
 use corten_client::{Error, Patch, kinds};
 use parking_lot::Mutex;
 
+use crate::allocation::Resizing;
 use crate::machine::Machine;
 use crate::mirrors::{self, remove};
 use crate::pod::Pod;
@@ -32,7 +33,7 @@ impl Statuses {
         }
         let told = match of.as_str() {
             "" => Ok(()),
-            uid => patch(machine, pod, uid, status).await,
+            uid => patch(machine, pod, uid, status, self.last(pod.uid()).as_ref()).await,
         };
         let of = match told {
             Ok(()) => of,
@@ -70,8 +71,26 @@ impl Statuses {
     }
 }
 
-async fn patch(machine: &Machine, pod: &Pod, uid: &str, status: &Value) -> Result<(), Error> {
-    let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status.clone())}));
+async fn patch(
+    machine: &Machine,
+    pod: &Pod,
+    uid: &str,
+    status: &Value,
+    last: Option<&Value>,
+) -> Result<(), Error> {
+    let mut status = status.clone();
+    for kind in Resizing::KINDS {
+        let has = |status: &Value| {
+            status.items_at(&["conditions"]).iter().any(|c| c.str_at(&["type"]) == Some(kind))
+        };
+        let had = last.is_some_and(has) || pod.tree().get("status").is_some_and(has);
+        if had && !has(&status) {
+            // Conditions are merged: what no longer holds has to be taken out.
+            let gone = value!({"$patch": "delete", "type": (kind)});
+            status.get_mut("conditions").and_then(Value::as_array_mut).map(|list| list.push(gone));
+        }
+    }
+    let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status)}));
     match machine.client.patch(&kinds::PODS, pod.key(), &patch, "status").await {
         // Somebody deleted it, or another of its name is there: nobody to tell.
         Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),

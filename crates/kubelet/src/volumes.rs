@@ -61,7 +61,8 @@ impl Volumes {
         Volumes { root, cluster_domain }
     }
 
-    fn of_pod(&self, uid: &str) -> PathBuf {
+    /// Where everything of a pod is.
+    pub(crate) fn of_pod(&self, uid: &str) -> PathBuf {
         self.root.join("pods").join(uid)
     }
 

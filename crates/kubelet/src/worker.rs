@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::actions::{self, Actions, Knowledge, Probed};
+use crate::allocation::{Step, needs_restart};
 use crate::backoff::Backoffs;
 use crate::config::sandbox_config;
 use crate::kill::{self, Ending};
@@ -24,6 +25,8 @@ use crate::observe::observe;
 use crate::observed::{Observed, Sandbox};
 use crate::pod::{Container, HostNamespace, Pod};
 use crate::pods::Pods;
+use crate::resize;
+use crate::runtime_class;
 use crate::start::{self, Surroundings};
 use crate::status::{self, Ended, Known, Readiness, Waiting};
 
@@ -45,6 +48,8 @@ pub(crate) struct Orders {
     pub(crate) ended: parking_lot::Mutex<Option<Ended>>,
     /// It was to end, and nothing of it runs any more.
     pub(crate) stopped: AtomicBool,
+    /// What its volumes hold may no longer be what they should.
+    pub(crate) stale: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -63,6 +68,8 @@ pub(crate) struct Worker {
     ended: Option<Ended>,
     /// Whether it was decided that the pod may begin.
     admitted: bool,
+    /// When its volumes were last made to hold what they should.
+    refreshed: Timestamp,
 }
 
 /// How a look at a pod ended.
@@ -83,7 +90,8 @@ struct Look {
 impl Worker {
     pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
-        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, admitted: false }
+        let refreshed = machine.clock.now();
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, admitted: false, refreshed }
     }
 
     /// Works until nothing of the pod is left.
@@ -105,7 +113,7 @@ impl Worker {
 
     async fn look(&mut self) -> Result<Next, String> {
         let machine = self.machine.clone();
-        let pod = self.wanted().await;
+        let pod = machine.allocations.admit(&machine, &self.wanted().await);
         if pod.is_static() && machine.pods.is_held_up(&pod) {
             return Ok(Next::After(RESYNC));
         }
@@ -215,9 +223,10 @@ impl Worker {
         if wait.is_some() {
             self.tell(look, false).await?;
         }
-        let failed = self.act(look, &todo).await?;
+        let resized = self.resize(look, &todo).await;
+        let failed = self.act(look, &todo).await? || resized.is_err();
         let idle = todo.kill.is_empty() && todo.start.is_empty() && todo.create_sandbox.is_none();
-        if !idle {
+        if !idle || resized != Ok(false) {
             // What has just been done is told at once.
             look.observed =
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
@@ -288,13 +297,33 @@ impl Worker {
         Ok(())
     }
 
+    /// Gives what runs what the pod was newly given; whether there was anything to give.
+    async fn resize(&self, look: &Look, todo: &Actions) -> Result<bool, ()> {
+        let machine = &self.machine;
+        if todo.create_sandbox.is_some() {
+            // Whoever begins anew gets everything with that.
+            return Ok(false);
+        }
+        let before = machine.allocations.actuated(look.pod.uid());
+        match resize::carry_out(machine, &look.pod, &look.observed).await {
+            Ok(()) => Ok(machine.allocations.actuated(look.pod.uid()) != before),
+            Err(why) => {
+                machine.allocations.failed(machine, &look.pod, &why);
+                Err(())
+            }
+        }
+    }
+
     /// Does it; true if something could not be done.
     async fn act(&mut self, look: &mut Look, todo: &Actions) -> Result<bool, String> {
         let machine = self.machine.clone();
         let teller = machine.teller(&look.pod);
         if todo.start.is_empty() && todo.create_sandbox.is_none() {
+            self.refresh(look).await;
             return Ok(false);
         }
+        self.orders.stale.store(false, Ordering::Release);
+        self.refreshed = look.now;
         let mounted = match machine.volumes.mount(&machine, &look.pod).await {
             Ok(mounted) => mounted,
             Err(why) => {
@@ -309,8 +338,14 @@ impl Worker {
                 return Ok(true);
             }
             let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
-            if let Err(error) = machine.runtime.run_pod_sandbox(&config, "").await {
-                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
+            let made = match runtime_class::handler(&machine, &look.pod).await {
+                Ok(handler) => {
+                    machine.runtime.run_pod_sandbox(&config, &handler).await.map_err(|e| e.to_string())
+                }
+                Err(why) => Err(why),
+            };
+            if let Err(why) = made {
+                teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {why}"));
                 return Ok(true);
             }
             look.observed =
@@ -318,6 +353,18 @@ impl Worker {
             machine.pods.runs_in(&look.pod, &look.observed);
         }
         self.start_all(look, todo, &mounted).await
+    }
+
+    /// Brings what is mounted up to date: what it comes from changes, and tokens age.
+    async fn refresh(&mut self, look: &Look) {
+        let aged = look.now >= self.refreshed + RESYNC;
+        if !self.orders.stale.swap(false, Ordering::AcqRel) && !aged {
+            return;
+        }
+        self.refreshed = look.now;
+        if let Err(why) = self.machine.volumes.mount(&self.machine, &look.pod).await {
+            self.machine.teller(&look.pod).warning("FailedMount", why);
+        }
     }
 
     async fn start_all(
@@ -344,7 +391,10 @@ impl Worker {
                 credentials: &credentials,
             };
             match start::start(&machine, &look.pod, container, &around).await {
-                Ok(()) => drop(self.waiting.remove(name)),
+                Ok(()) => {
+                    self.waiting.remove(name);
+                    machine.allocations.carried_out(look.pod.uid(), &Step::Container(name.clone()));
+                }
                 Err(waiting) => {
                     self.waiting.insert(name.clone(), waiting);
                     failed = true;
@@ -366,6 +416,8 @@ impl Worker {
             host_ips: self.machine.host_ips.clone(),
             runtime: self.machine.runtime_name.clone(),
             ended: self.ended.clone(),
+            resizing: self.machine.allocations.review(&self.machine, &look.pod, &look.observed),
+            actuated: Some(self.machine.allocations.actuated(look.pod.uid())),
         };
         let status = status::status(&look.pod, &look.observed, &known, over, look.now);
         let told = self.machine.statuses.tell(&self.machine, &look.pod, &status).await;
@@ -396,6 +448,10 @@ impl Knowledge for Worker {
 
     fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
         names::is_changed(container, status)
+    }
+
+    fn resized(&self, pod: &Pod, container: &Container) -> bool {
+        needs_restart(pod, container, &self.machine.allocations.actuated(pod.uid()))
     }
 }
 

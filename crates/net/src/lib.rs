@@ -12,6 +12,7 @@ pub mod addresses;
 mod cidr;
 pub mod conntrack;
 mod error;
+mod held;
 mod host;
 pub mod namespace;
 pub mod netlink;
@@ -25,5 +26,6 @@ mod tunnel;
 
 pub use cidr::Cidr;
 pub use error::{Error, Result};
+pub use held::{hold, let_go};
 pub use pods::{Across, Options, PodNetwork};
 pub use records::{Attachment, HostPort, Protocol};

@@ -189,7 +189,7 @@ impl State {
         namespace.run(|| host::let_pass(name, ipv6)).during("letting the node pass on its pods' packets")?;
         let gateways: Vec<Cidr> =
             networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
-        self.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
+        self.routing.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
         self.apply(name)?;
         Ok(bridge)
     }
@@ -231,17 +231,6 @@ impl State {
         let links = self.routing.links()?;
         let link = out.and_then(|route| links.into_iter().find(|link| link.index == route.link));
         Ok(link.map_or(DEFAULT_MTU, |link| link.mtu.min(LARGEST_MTU)))
-    }
-
-    fn set_addresses(&mut self, index: u32, wanted: &[Cidr]) -> io::Result<()> {
-        let found = self.routing.addresses(index)?;
-        for address in wanted.iter().filter(|address| !found.contains(address)) {
-            self.routing.add_address(index, *address)?;
-        }
-        for address in found.iter().filter(|address| !wanted.contains(address)) {
-            self.routing.delete_address(index, *address)?;
-        }
-        Ok(())
     }
 
     /// Brings the rules up to date, if they are not.

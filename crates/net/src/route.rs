@@ -196,6 +196,18 @@ impl Routing {
         except(self.0.request(&asked), &[NOT_AVAILABLE], ())
     }
 
+    /// Gives a link these addresses and takes all others away.
+    pub fn set_addresses(&mut self, index: u32, wanted: &[Cidr]) -> io::Result<()> {
+        let found = self.addresses(index)?;
+        for address in wanted.iter().filter(|address| !found.contains(address)) {
+            self.add_address(index, *address)?;
+        }
+        for address in found.iter().filter(|address| !wanted.contains(address)) {
+            self.delete_address(index, *address)?;
+        }
+        Ok(())
+    }
+
     /// Replaces the route to the same destination, if there is one.
     pub fn set_route(&mut self, route: &Route) -> io::Result<()> {
         let (fixed, wanted) = route_parts(route);

@@ -21,6 +21,8 @@ pub struct CertIdentity {
     pub organizations: Vec<String>,
     /// The user's uid, from attribute 1.3.6.1.4.1.57683.2.
     pub uid: Option<String>,
+    /// When the certificate begins to be valid.
+    pub not_before: SystemTime,
     /// When the certificate stops being valid.
     pub not_after: SystemTime,
 }
@@ -39,9 +41,19 @@ pub fn identity_of(cert_der: &[u8]) -> Result<CertIdentity> {
     if uids.next().is_some() {
         return Err(Error::NotACertificate("its subject has more than one uid".to_owned()));
     }
-    let seconds = cert.validity().not_after.timestamp();
-    let not_after = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    Ok(CertIdentity { common_name, organizations, uid, not_after })
+    let at = |seconds: i64| {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+    };
+    let validity = cert.validity();
+    let (not_before, not_after) = (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));
+    Ok(CertIdentity { common_name, organizations, uid, not_before, not_after })
+}
+
+/// The public key of a certificate in DER, with what kind of key it is, in DER too.
+pub fn public_key_of(cert_der: &[u8]) -> Result<Vec<u8>> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert_der)
+        .map_err(|error| Error::NotACertificate(error.to_string()))?;
+    Ok(cert.public_key().raw.to_vec())
 }
 
 /// Text of any string type Go also reads; anything else is refused rather than guessed at.

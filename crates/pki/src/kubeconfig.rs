@@ -110,6 +110,21 @@ pub fn parse_kubeconfig(text: &str) -> Result<Credentials> {
     })
 }
 
+/// Who vouches for the one cluster of a kubeconfig that has nobody in it, as clusters tell it to everybody.
+pub fn authority_in_kubeconfig(text: &str) -> Result<String> {
+    let config: Clusters = serde_saphyr::from_str(text)
+        .map_err(|error| Error::Kubeconfig(format!("it is not valid YAML of that kind: {error}")))?;
+    match config.clusters.as_slice() {
+        [only] => decode(only.cluster.certificate_authority_data.as_deref(), "certificate-authority-data"),
+        _ => Err(Error::Kubeconfig("it does not name one cluster".to_owned())),
+    }
+}
+
+#[derive(Deserialize)]
+struct Clusters {
+    clusters: Vec<NamedCluster>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Config {

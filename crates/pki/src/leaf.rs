@@ -154,7 +154,7 @@ impl Authority {
     }
 }
 
-fn alternative_names(sans: &Sans) -> Result<Vec<SanType>> {
+pub(crate) fn alternative_names(sans: &Sans) -> Result<Vec<SanType>> {
     let mut all = Vec::with_capacity(sans.names.len() + sans.addresses.len());
     for name in &sans.names {
         let ascii = name.as_str().try_into().map_err(|_| Error::InvalidName(name.clone()))?;

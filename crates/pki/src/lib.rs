@@ -13,6 +13,7 @@
 //! ECDSA P-256; existing RSA keys are accepted.
 
 mod anybody;
+mod asking;
 mod authority;
 mod der;
 mod error;
@@ -27,10 +28,13 @@ mod server;
 mod sign;
 
 pub use anybody::Anybody;
+pub use asking::{Asked, ask};
 pub use authority::Authority;
 pub use error::{Error, Result};
-pub use identity::{CertIdentity, identity_of};
-pub use kubeconfig::{Credentials, KubeconfigNames, kubeconfig, parse_kubeconfig, write_kubeconfig};
+pub use identity::{CertIdentity, identity_of, public_key_of};
+pub use kubeconfig::{
+    Credentials, KubeconfigNames, authority_in_kubeconfig, kubeconfig, parse_kubeconfig, write_kubeconfig,
+};
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
 pub use pem::{pem_certificates, to_pem};
 pub use request::{CertificateRequest, RequestedSubject, requested_subject};

@@ -112,6 +112,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same in another mode, with that mode's own pace.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> Config {
+        let min_sync_period = if self.mode == mode { self.min_sync_period } else { pace(mode) };
+        Config { mode, min_sync_period, ..self }
+    }
+
     /// Reads a configuration.
     pub fn of(config: &Value) -> Result<Config, ConfigError> {
         let (kind, api_version) = (meta::kind(config), meta::api_version(config));
@@ -137,15 +144,20 @@ impl Config {
             node_port_addresses: if node_port_primary { Vec::new() } else { node_ports(ports)? },
             node_port_primary,
             localhost_node_ports: config.bool_at(&["iptables", "localhostNodePorts"]).unwrap_or(true),
-            min_sync_period: duration(config, &[section, "minSyncPeriod"])?.unwrap_or(match mode {
-                Mode::Nftables => TOGETHER,
-                Mode::Iptables => Duration::from_secs(1),
-            }),
+            min_sync_period: duration(config, &[section, "minSyncPeriod"])?.unwrap_or(pace(mode)),
             sync_period: duration(config, &[section, "syncPeriod"])?.unwrap_or(defaults.sync_period),
             healthz: address(config, "healthzBindAddress", HEALTHZ_PORT, (ipv6, false))?,
             metrics: address(config, "metricsBindAddress", METRICS_PORT, (ipv6, true))?,
             conntrack: conntrack(config, &defaults.conntrack)?,
         })
+    }
+}
+
+/// How long changes are held back at least.
+fn pace(mode: Mode) -> Duration {
+    match mode {
+        Mode::Nftables => TOGETHER,
+        Mode::Iptables => Duration::from_secs(1),
     }
 }
 

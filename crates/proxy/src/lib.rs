@@ -26,9 +26,10 @@ mod node_ports;
 pub mod route;
 mod run;
 pub mod service;
+mod sysctls;
 #[cfg(test)]
 mod testing;
 
 pub use config::{Config, ConfigError, Mode};
 pub use engine::{Engine, Outcome, Synced};
-pub use run::{Proxy, start};
+pub use run::{Proxy, clean_up, start};

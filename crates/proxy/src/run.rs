@@ -18,6 +18,7 @@ use crate::engine::{Engine, Outcome, Synced};
 use crate::health::{self, Answer, Answers, Health, ServiceHealth};
 use crate::inputs::Inputs;
 use crate::metrics::{Metric, Metrics, family};
+use crate::{iptables, nftables, sysctls};
 
 /// Some kernels take a while to notice that nothing leads to a chain any more.
 const STALE: Duration = Duration::from_secs(1);
@@ -155,20 +156,52 @@ pub fn start(manager: &Manager, config: Config, node_name: &str) -> io::Result<A
         started: clock.now(),
     });
     proxy.metrics.prepare(config.mode);
+    let namespace = Namespace::current()?;
+    sysctls::apply(&config.conntrack, &namespace);
     listen(manager, &proxy, &config);
     let checks = ServiceHealth::new(health, manager.recorder().clone(), node_name);
     let (min_sync_period, sync_period) = (config.min_sync_period, config.sync_period);
-    let engine = Engine::open(config, Namespace::current()?)?;
+    let engine = Engine::open(config, namespace)?;
     let worker = Worker { proxy: proxy.clone(), clock, min_sync_period, sync_period, checks };
-    follow(manager, proxy.clone(), node_name, worker, engine);
+    follow(manager, &proxy, node_name, worker, engine);
     Ok(proxy)
 }
 
+/// Removes all rules that a proxy made, in any mode, in the network namespace that the caller is in.
+pub fn clean_up() -> io::Result<()> {
+    for ipv4 in [true, false] {
+        remove(Mode::Nftables, ipv4)?;
+        remove(Mode::Iptables, ipv4)?;
+    }
+    Ok(())
+}
+
+fn remove(mode: Mode, ipv4: bool) -> io::Result<()> {
+    let namespace = Namespace::current()?;
+    match mode {
+        Mode::Nftables => nftables::Table::remove(&namespace, ipv4),
+        Mode::Iptables => iptables::Tables::remove(namespace, ipv4),
+    }
+}
+
+/// What another mode left would be in the way.
+fn remove_others(mode: Mode) {
+    let other = if mode == Mode::Nftables { Mode::Iptables } else { Mode::Nftables };
+    for ipv4 in [true, false] {
+        if let Err(error) = remove(other, ipv4) {
+            tracing::warn!(?other, ipv4, %error, "rules of another mode could not be removed");
+        }
+    }
+}
+
+/// Takes in a change; whether it means anything.
+type Take = fn(&mut Inputs, &Change) -> bool;
+
 /// Takes in what the API says, and lets the worker begin when it has said everything.
-fn follow(manager: &Manager, proxy: Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
+fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
     let caches = manager.caches();
     let node = kinds::NODES.with_fields(format!("metadata.name={node_name}"));
-    let followed: [(_, fn(&mut Inputs, &Change) -> bool); 4] = [
+    let followed: [(_, Take); 4] = [
         (caches.of(&kinds::SERVICES), Inputs::service),
         (caches.of(&kinds::ENDPOINT_SLICES), Inputs::slice),
         (caches.of(&kinds::SERVICE_CIDRS), Inputs::service_cidr),
@@ -182,7 +215,10 @@ fn follow(manager: &Manager, proxy: Arc<Proxy>, node_name: &str, worker: Worker,
                 proxy.queued(clock.now());
             }
         });
-        synced.push(cache);
+        // Older servers know nothing of where the addresses of Services come from.
+        if *cache.kind() != kinds::SERVICE_CIDRS {
+            synced.push(cache);
+        }
     }
     manager.spawn(async move {
         // Rules that an earlier process left are better than rules for the first half of the Services.
@@ -227,7 +263,7 @@ enum Task {
 
 impl Worker {
     async fn run(mut self, mut engine: Engine) {
-        let (mut failures, mut task) = (0, Task::Sync);
+        let (mut failures, mut task, mut is_first) = (0, Task::Sync, true);
         loop {
             let proxy = self.proxy.clone();
             let done = tokio::task::spawn_blocking(move || {
@@ -241,6 +277,10 @@ impl Worker {
             };
             engine = back;
             failures = if outcome.failed() { failures + 1 } else { 0 };
+            if failures == 0 && std::mem::take(&mut is_first) {
+                let mode = self.proxy.mode;
+                drop(tokio::task::spawn_blocking(move || remove_others(mode)));
+            }
             for synced in outcome.families {
                 self.checks.change(synced.ipv4, synced.node_port_addresses.as_deref(), synced.checks);
             }

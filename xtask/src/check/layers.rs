@@ -31,6 +31,7 @@ const LAYERS: [&[&str]; 6] = [
         "corten-scheduler",
         "corten-simulator",
         "corten-kubelet",
+        "corten-policy",
         "corten-proxy",
         "corten-dns",
         "corten-kubectl",

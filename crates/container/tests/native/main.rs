@@ -1,9 +1,6 @@
 //! The native runtime with real containers. Needs root, and Debian's `busybox-static`.
 
 #[cfg(test)]
-#[path = "../busybox.rs"]
-mod busybox;
-#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod security;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::Clock;
+use corten_container::image::busybox_archive;
 use corten_container::native::network::LoopbackOnly;
 use corten_container::native::{Native, Options, cgroup::Cgroups};
 use corten_container::*;
@@ -23,7 +24,8 @@ impl Node {
     pub(crate) async fn new() -> Node {
         let folder = tempfile::tempdir().unwrap();
         let runtime = open(folder.path()).await;
-        runtime.store().import(crate::busybox::archive(&["busybox:latest"]).as_slice()).unwrap();
+        let archive = busybox_archive(&["busybox:latest"], &["sh"]).unwrap();
+        runtime.store().import(archive.as_slice()).unwrap();
         let name = folder.path().file_name().unwrap().to_string_lossy().replace('.', "");
         Node { runtime, folder, parent: format!("/corten-test-{name}") }
     }

@@ -77,7 +77,7 @@ impl Controller for Approving {
     }
 }
 
-fn is_pending(csr: &Value) -> bool {
+pub(super) fn is_pending(csr: &Value) -> bool {
     !is_issued(csr) && condition(csr, APPROVED).is_none() && condition(csr, DENIED).is_none()
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod approving;
 pub(crate) mod cleaning;
 mod rules;
+pub(crate) mod serving_approving;
 pub(crate) mod signing;
 #[cfg(test)]
 mod testing;

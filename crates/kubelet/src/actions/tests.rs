@@ -15,6 +15,7 @@ use crate::pod::Source;
 struct Told {
     probed: HashMap<&'static str, Probed>,
     changed: Vec<&'static str>,
+    resized: Vec<&'static str>,
 }
 
 impl Knowledge for Told {
@@ -25,6 +26,10 @@ impl Knowledge for Told {
 
     fn changed(&self, container: &Container, _: &ContainerStatus) -> bool {
         self.changed.contains(&container.name.as_str())
+    }
+
+    fn resized(&self, _: &Pod, container: &Container) -> bool {
+        self.resized.contains(&container.name.as_str())
     }
 }
 

@@ -16,18 +16,21 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Error, Options, Server, routes};
+use super::{Error, Options, Server, Shown, routes};
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long an idle connection is kept.
 const HEADERS: Duration = Duration::from_secs(120);
 
+/// What judges clients, if anything does.
+type Clients = Option<Arc<dyn ClientCertVerifier>>;
+
 /// The node's side of TLS, and what judges clients.
-pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Option<Arc<dyn ClientCertVerifier>>), Error> {
+pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Shown, Clients), Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(pem_certificates(&options.client_ca_pem).map_err(Error::Certificates)?);
-    let clients: Option<Arc<dyn ClientCertVerifier>> = match roots.is_empty() {
+    let clients: Clients = match roots.is_empty() {
         true => None,
         false => {
             let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
@@ -35,16 +38,14 @@ pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Option<Arc<dyn Cli
         }
     };
     let any = Anybody::new(&provider);
-    let chain = options.certificate.chain().map_err(Error::Certificates)?;
-    let key = options.certificate.key().map_err(Error::Certificates)?;
+    let shown = Shown::new(&options.certificate, provider.clone())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Error::Tls)?
         .with_client_cert_verifier(Arc::new(any))
-        .with_single_cert(chain, key)
-        .map_err(Error::Tls)?;
+        .with_cert_resolver(Arc::new(shown.clone()));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok((config, clients))
+    Ok((config, shown, clients))
 }
 
 pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcceptor) {

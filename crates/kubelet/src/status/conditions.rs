@@ -3,6 +3,8 @@
 use corten_api::{Map, Value, time};
 use jiff::Timestamp;
 
+use super::Known;
+use crate::allocation::Resizing;
 use crate::observed::{Observed, Sandbox};
 use crate::pod::{HostNamespace, Pod, Role};
 
@@ -44,6 +46,7 @@ pub(super) fn conditions(
     parts: &Parts<'_>,
     old: &Value,
     now: Timestamp,
+    known: &Known,
 ) -> Vec<Value> {
     let containers = containers_ready(pod, parts);
     let ready = ready(pod, &containers, old);
@@ -61,7 +64,9 @@ pub(super) fn conditions(
     let before = old.items_at(&["conditions"]);
     let mut all: Vec<Value> =
         own.iter().map(|(kind, answer)| written(pod, kind, answer, before, now)).collect();
-    let is_own = |c: &&Value| own.iter().any(|(kind, _)| c.str_at(&["type"]) == Some(kind));
+    all.extend(known.resizing.written());
+    let kinds = || own.iter().map(|(kind, _)| *kind).chain(Resizing::KINDS);
+    let is_own = |c: &&Value| kinds().any(|kind| c.str_at(&["type"]) == Some(kind));
     all.extend(before.iter().filter(|c| !is_own(c)).cloned());
     all
 }

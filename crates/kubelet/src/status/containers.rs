@@ -48,7 +48,7 @@ pub(super) fn status(
     if container.role != Role::Ephemeral || latest.state == ContainerState::Running {
         out.insert("started", readiness.started);
     }
-    resources(container, latest, &mut out);
+    resources(container, latest, known, &mut out);
     Value::Object(out)
 }
 
@@ -144,18 +144,13 @@ fn shown_image<'a>(status: &'a ContainerStatus, container: &'a Container) -> &'a
     known.into_iter().find(|name| !name.is_empty()).map_or_else(|| container.image(), String::as_str)
 }
 
-/// What the pod asks for is what a running container was given.
-fn resources(container: &Container, status: &ContainerStatus, out: &mut Map) {
-    if status.state != ContainerState::Running || container.role == Role::Ephemeral {
-        return;
-    }
-    let Some(resources) =
-        container.tree.get("resources").filter(|r| r.as_object().is_some_and(|m| !m.is_empty()))
-    else {
-        return;
-    };
-    out.insert("resources", resources.clone());
-    if let Some(requests) = resources.get("requests") {
+/// What the container was given, and what it has of that if it runs.
+fn resources(container: &Container, status: &ContainerStatus, known: &Known, out: &mut Map) {
+    let allocated = container.tree.get("resources").cloned().unwrap_or_else(Value::object);
+    if let Some(requests) = allocated.get("requests").filter(|requests| !requests.is_null()) {
         out.insert("allocatedResources", requests.clone());
     }
+    let actuated = known.actuated.as_ref().filter(|_| status.state == ContainerState::Running);
+    let has = actuated.and_then(|actuated| actuated.container(&container.name));
+    out.insert("resources", has.cloned().unwrap_or(allocated));
 }

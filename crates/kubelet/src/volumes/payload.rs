@@ -3,13 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use corten_api::{Map, Value, value};
-use corten_client::{Key, Kind, kinds};
+use corten_client::Key;
 
 use super::atomic::{Content, Files};
 use crate::downward::{self, Place};
 use crate::machine::Machine;
 use crate::pod::Pod;
-use crate::start::fetch;
+use crate::start::named;
+use crate::watched::Which;
 
 const DEFAULT_MODE: u32 = 0o644;
 
@@ -58,18 +59,15 @@ fn mode_of(source: &Value, key: &str) -> Option<u32> {
 
 /// A kind of object whose members become files.
 struct Holder {
-    kind: &'static Kind,
+    which: Which,
     word: &'static str,
     /// Members, and whether they are in base64.
     members: &'static [(&'static str, bool)],
 }
 
-const CONFIG_MAP: Holder = Holder {
-    kind: &kinds::CONFIG_MAPS,
-    word: "configmap",
-    members: &[("data", false), ("binaryData", true)],
-};
-const SECRET: Holder = Holder { kind: &kinds::SECRETS, word: "secret", members: &[("data", true)] };
+const CONFIG_MAP: Holder =
+    Holder { which: Which::ConfigMap, word: "configmap", members: &[("data", false), ("binaryData", true)] };
+const SECRET: Holder = Holder { which: Which::Secret, word: "secret", members: &[("data", true)] };
 
 async fn of_object(
     machine: &Machine,
@@ -82,7 +80,7 @@ async fn of_object(
 ) -> Result<(), String> {
     let name = source.str_at(&[name_key]).unwrap_or_default();
     let optional = source.bool_at(&["optional"]).unwrap_or(false);
-    let object = fetch(machine, holder.kind, pod, name).await.map_err(|e| e.to_string())?;
+    let object = named(machine, holder.which, pod, name).await.map_err(|e| e.to_string())?;
     let Some(object) = object else {
         return if optional { Ok(()) } else { Err(format!("{} {name:?} not found", holder.word)) };
     };

@@ -51,20 +51,38 @@ pub enum Field {
     DestinationPort,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule(Attributes);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    family: Family,
+    expressions: Attributes,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule::new()
+    }
+}
 
 impl Rule {
+    /// Of a table of both families.
     pub fn new() -> Rule {
-        Rule::default()
+        Rule::of(Family::Inet)
+    }
+
+    /// Of a table of a family.
+    pub fn of(family: Family) -> Rule {
+        Rule { family, expressions: Attributes::new() }
     }
 
     pub(super) fn expressions(&self) -> &Attributes {
-        &self.0
+        &self.expressions
     }
 
-    /// Of the family that an address is of.
+    /// Of the family that an address is of; where there is one only, that is so.
     pub fn family_of(self, address: IpAddr) -> Rule {
+        if self.family != Family::Inet {
+            return self;
+        }
         let family = if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 };
         self.meta(META_FAMILY).equals(&[family])
     }
@@ -99,6 +117,17 @@ impl Rule {
         self.payload(FIRST, TRANSPORT_HEADER, 2, 2).equals(&port.to_be_bytes())
     }
 
+    /// To any port from the first to the last.
+    pub fn to_ports(self, first: u16, last: u16) -> Rule {
+        if first == last {
+            return self.to_port(first);
+        }
+        let end = |port: u16| Attributes::new().u16_be(1, port);
+        let between =
+            Attributes::new().u32_be(1, FIRST).u32_be(2, EQUAL).nested(3, &end(first)).nested(4, &end(last));
+        self.payload(FIRST, TRANSPORT_HEADER, 2, 2).expression("range", &between)
+    }
+
     pub fn from_network(self, network: Cidr) -> Rule {
         let (offset, length) = source_field(network.is_ipv4());
         self.family_of(network.address()).within(offset, length, network, EQUAL)
@@ -129,15 +158,15 @@ impl Rule {
         self.payload(FIRST, NETWORK_HEADER, offset, length).looked_up(set, true)
     }
 
-    /// Whose fields together are in a set.
-    pub fn in_set(self, family: Family, fields: &[Field], set: &str) -> Rule {
-        self.read(family, fields).looked_up(set, false)
+    /// Whose fields together are in a set. In a table of one family, as everything that reads fields.
+    pub fn in_set(self, fields: &[Field], set: &str) -> Rule {
+        self.read(fields).looked_up(set, false)
     }
 
     /// Does what a map says of its fields, if it says anything.
-    pub fn judged_by(self, family: Family, fields: &[Field], map: &str) -> Rule {
+    pub fn judged_by(self, fields: &[Field], map: &str) -> Rule {
         let asked = Attributes::new().text(1, map).u32_be(2, NARROW).u32_be(3, VERDICT);
-        self.read(family, fields).expression("lookup", &asked)
+        self.read(fields).expression("lookup", &asked)
     }
 
     /// To an address of this machine.
@@ -176,9 +205,9 @@ impl Rule {
     }
 
     /// Remembers the source in a set, for as long as the set remembers.
-    pub fn remember_source(self, family: Family, set: &str) -> Rule {
+    pub fn remember_source(self, set: &str) -> Rule {
         let kept = Attributes::new().text(1, set).u32_be(3, UPDATE).u32_be(4, NARROW);
-        self.read(family, &[Field::Source]).expression("dynset", &kept)
+        self.read(&[Field::Source]).expression("dynset", &kept)
     }
 
     pub fn accept(self) -> Rule {
@@ -203,8 +232,8 @@ impl Rule {
     }
 
     /// Tells the sender that nobody is there.
-    pub fn reject(self, family: Family) -> Rule {
-        let (kind, code) = match family {
+    pub fn reject(self) -> Rule {
+        let (kind, code) = match self.family {
             Family::Ipv4 => (UNREACHABLE, PORT_UNREACHABLE_IPV4),
             Family::Ipv6 => (UNREACHABLE, PORT_UNREACHABLE_IPV6),
             Family::Inet => (UNREACHABLE_EITHER, PORT_UNREACHABLE_EITHER),
@@ -271,8 +300,8 @@ impl Rule {
     }
 
     /// Reads fields side by side, as sets have them.
-    fn read(self, family: Family, fields: &[Field]) -> Rule {
-        let ipv4 = family != Family::Ipv6;
+    fn read(self, fields: &[Field]) -> Rule {
+        let ipv4 = self.family != Family::Ipv6;
         let mut register = NARROW;
         fields.iter().fold(self, |rule, field| {
             let into = register;
@@ -352,7 +381,8 @@ impl Rule {
     }
 
     fn expression(self, name: &str, data: &Attributes) -> Rule {
-        Rule(self.0.nested(LIST_ELEMENT, &Attributes::new().text(1, name).nested(2, data)))
+        let expression = Attributes::new().text(1, name).nested(2, data);
+        Rule { expressions: self.expressions.nested(LIST_ELEMENT, &expression), ..self }
     }
 }
 

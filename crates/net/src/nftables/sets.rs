@@ -19,6 +19,10 @@ const DYNAMIC: u32 = 0x20;
 const INTERVAL_END: u32 = 1;
 const VERDICTS: u32 = 0xffff_ff00;
 
+/// Tells the tool that lists sets how numbers are to be read: a kind, a length, and a number in this very order.
+const IN_OWN_ORDER: [u8; 6] =
+    if cfg!(target_endian = "little") { [0, 4, 1, 0, 0, 0] } else { [0, 4, 0, 0, 0, 1] };
+
 const DROP: i32 = 0;
 const JUMP: i32 = -3;
 const GOTO: i32 = -4;
@@ -77,10 +81,11 @@ impl Set<'_> {
             MapsTo::Verdict => wanted.u32_be(6, VERDICTS).u32_be(7, 0),
             MapsTo::Data(parts) => wanted.u32_be(6, concatenated(parts)).u32_be(7, length(parts)),
         };
-        match self.timeout {
+        let wanted = match self.timeout {
             Some(timeout) => wanted.u64_be(11, timeout.as_millis() as u64),
             None => wanted,
-        }
+        };
+        if self.key == [Type::Mark] { wanted.bytes(13, &IN_OWN_ORDER) } else { wanted }
     }
 }
 

@@ -82,10 +82,10 @@ impl Tables {
         Ok(Tables { tools, base, kept: Kept::default(), count: Count::default(), is_written: false })
     }
 
-    /// Leaves nothing behind; without tools, nothing can have been written.
+    /// Leaves nothing behind. Without tools, or without the chain that everything begins with, there is nothing.
     pub fn remove(namespace: Namespace, ipv4: bool) -> io::Result<()> {
         let tools = Tools { namespace, ipv4 };
-        if tools.run("", &["--version"]).is_err() {
+        if tools.run("", &["-t", "nat", "-S", "KUBE-SERVICES"]).is_err() {
             return Ok(());
         }
         for jump in &JUMPS {

@@ -95,12 +95,12 @@ impl Base {
             ("filter-forward", "cluster-ips-check"),
             ("filter-output", "cluster-ips-check"),
         ] {
-            table.rule(from, &Rule::new().begins_connection().jump(to));
+            table.rule(from, &Rule::of(self.family()).begins_connection().jump(to));
         }
         for (from, to) in
             [("nat-output", "services"), ("nat-prerouting", "services"), ("nat-postrouting", "masquerading")]
         {
-            table.rule(from, &Rule::new().jump(to));
+            table.rule(from, &Rule::of(self.family()).jump(to));
         }
     }
 
@@ -145,36 +145,34 @@ impl Base {
 
     fn masquerading(&self, table: &mut Transaction) {
         let mark = self.masquerade_mark;
-        table.rule("masquerading", &Rule::new().is_marked(mark).flip_mark(mark).masquerade());
+        table.rule("masquerading", &Rule::of(self.family()).is_marked(mark).flip_mark(mark).masquerade());
         // A pod that is sent to itself would not know its own answer.
         let itself = [Field::Source, Field::Destination, Field::Protocol, Field::DestinationPort];
         let hairpin =
-            Rule::new().was_redirected().in_set(self.family(), &itself, Map::HairpinConnections.name());
+            Rule::of(self.family()).was_redirected().in_set(&itself, Map::HairpinConnections.name());
         table.rule("masquerading", &hairpin.masquerade());
     }
 
     fn refusing(&self, table: &mut Transaction) {
-        let family = self.family();
-        table.rule(REJECT, &Rule::new().reject(family));
-        let to_service = Rule::new().judged_by(family, &WHERE_TO, Map::NoEndpointServices.name());
+        table.rule(REJECT, &Rule::of(self.family()).reject());
+        let to_service = Rule::of(self.family()).judged_by(&WHERE_TO, Map::NoEndpointServices.name());
         table.rule("service-endpoints-check", &to_service);
         let to_node = self.to_node_ports(false);
-        let to_node = to_node.judged_by(family, &WHICH_PORT, Map::NoEndpointNodePorts.name());
+        let to_node = to_node.judged_by(&WHICH_PORT, Map::NoEndpointNodePorts.name());
         table.rule("nodeport-endpoints-check", &to_node);
-        let firewalled = Rule::new().judged_by(family, &WHERE_TO, Map::FirewallIps.name());
+        let firewalled = Rule::of(self.family()).judged_by(&WHERE_TO, Map::FirewallIps.name());
         table.rule("firewall-check", &firewalled);
         // Whatever still goes to an address of a Service was sent to a port that it does not have.
-        let to_cluster_ip = Rule::new().in_set(family, &[Field::Destination], Map::ClusterIps.name());
-        table.rule("cluster-ips-check", &to_cluster_ip.reject(family));
+        let to_cluster_ip = Rule::of(self.family()).in_set(&[Field::Destination], Map::ClusterIps.name());
+        table.rule("cluster-ips-check", &to_cluster_ip.reject());
         if !self.service_cidrs.is_empty() {
-            let unallocated = Rule::new().in_set(family, &[Field::Destination], SERVICE_CIDRS);
+            let unallocated = Rule::of(self.family()).in_set(&[Field::Destination], SERVICE_CIDRS);
             table.rule("cluster-ips-check", &unallocated.drop());
         }
     }
 
     fn leading(&self, table: &mut Transaction) {
-        let family = self.family();
-        let to_cluster_ip = Rule::new().in_set(family, &[Field::Destination], Map::ClusterIps.name());
+        let to_cluster_ip = Rule::of(self.family()).in_set(&[Field::Destination], Map::ClusterIps.name());
         let masqueraded = if self.masquerade_all {
             Some(to_cluster_ip)
         } else {
@@ -183,17 +181,17 @@ impl Base {
         if let Some(masqueraded) = masqueraded {
             table.rule("services", &masqueraded.mark(self.masquerade_mark));
         }
-        table.rule("services", &Rule::new().judged_by(family, &WHERE_TO, Map::ServiceIps.name()));
+        table.rule("services", &Rule::of(self.family()).judged_by(&WHERE_TO, Map::ServiceIps.name()));
         let to_node = self.to_node_ports(true);
-        table.rule("services", &to_node.judged_by(family, &WHICH_PORT, Map::ServiceNodePorts.name()));
+        table.rule("services", &to_node.judged_by(&WHICH_PORT, Map::ServiceNodePorts.name()));
     }
 
     /// To an address where node ports are open. What comes in anyhow need not be asked whether it is the node's.
     fn to_node_ports(&self, is_asked: bool) -> Rule {
         if self.node_port_addresses.is_some() {
-            return Rule::new().in_set(self.family(), &[Field::Destination], NODE_PORT_IPS);
+            return Rule::of(self.family()).in_set(&[Field::Destination], NODE_PORT_IPS);
         }
-        let rule = if is_asked { Rule::new().to_local() } else { Rule::new() };
+        let rule = if is_asked { Rule::of(self.family()).to_local() } else { Rule::of(self.family()) };
         rule.not_to_network(loopback(self.ipv4))
     }
 }

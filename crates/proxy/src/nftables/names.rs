@@ -36,13 +36,13 @@ pub(crate) fn affinity(port: &PortName, endpoint: SocketAddr) -> String {
 }
 
 fn base(port: &PortName) -> String {
-    hashed(path(port))
+    hashed(&path(port))
 }
 
 fn endpoint_base(port: &PortName, endpoint: SocketAddr) -> String {
     // A chain's name has no colons.
     let address = endpoint.ip().to_string().replace(':', ".");
-    hashed(format!("{}__{address}/{}", path(port), endpoint.port()))
+    hashed(&format!("{}__{address}/{}", path(port), endpoint.port()))
 }
 
 fn path(port: &PortName) -> String {
@@ -51,8 +51,8 @@ fn path(port: &PortName) -> String {
 }
 
 /// The hash keeps names apart that had to be cut, or that look alike.
-fn hashed(name: String) -> String {
-    let mut hashed = format!("{}-{name}", hash(&name, 8));
+fn hashed(name: &str) -> String {
+    let mut hashed = format!("{}-{name}", hash(name, 8));
     if hashed.len() > LONGEST {
         // Names of objects and addresses are ASCII.
         hashed.truncate(LONGEST - 3);

@@ -108,8 +108,7 @@ fn key(entry: &Entry) -> Key {
 
 /// `None` for what cannot be told on this node.
 fn expressions(base: &Base, rule: &Placed) -> Option<Expressions> {
-    let (family, mark) = (base.family(), base.masquerade_mark);
-    let new = Expressions::new();
+    let (new, mark) = (Expressions::of(base.family()), base.masquerade_mark);
     Some(match rule {
         Placed::RedirectAny(protocol, numbers) => new.protocol(protocol.number()).redirect_to_any(
             base.ipv4,
@@ -127,7 +126,7 @@ fn expressions(base: &Base, rule: &Placed) -> Option<Expressions> {
             Rule::Admit(network) => new.from_network(*network).back(),
             Rule::Drop => new.drop(),
             Rule::Return { set, chain, .. } => new.from_set(base.ipv4, set).goto(chain),
-            Rule::Remember { set, .. } => new.remember_source(family, set),
+            Rule::Remember { set, .. } => new.remember_source(set),
             Rule::Redirect(protocol, targets) => {
                 let target = targets.first()?;
                 new.protocol(protocol.number()).redirect(target.ip(), target.port())

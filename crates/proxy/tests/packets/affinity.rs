@@ -7,7 +7,7 @@ use crate::cluster_ips::in_each_mode;
 use crate::world::{World, at, endpoints, web};
 
 fn sticky(seconds: i64) -> Value {
-    web(value!({
+    web(&value!({
         "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": (seconds)}},
     }))
 }
@@ -76,7 +76,7 @@ fn a_service_may_stop_remembering(mode: Mode) {
     client.reaches(at("10.96.0.1", 80));
     world.service(&sticky(300));
     client.reaches(at("10.96.0.1", 80));
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     client.reaches_each(at("10.96.0.1", 80), &["four", "one", "three", "two"]);
 }
 

@@ -12,7 +12,7 @@ fn leads_to_every_endpoint(mode: Mode) {
     let (client, _) = world.pod("client");
     one.serve("0.0.0.0:8080", "one");
     two.serve("0.0.0.0:8080", "two");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     let (one_ip, two_ip) = (one_ip.to_string(), two_ip.to_string());
     world.slice(&endpoints(&[(&one_ip, "here"), (&two_ip, "here")]));
     client.reaches_each(at("10.96.0.1", 80), &["one", "two"]);
@@ -28,7 +28,7 @@ fn a_pod_reaches_itself(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     assert_eq!(pod.reaches(at("10.96.0.1", 80)), format!("one {GATEWAY}"));
 }
@@ -37,7 +37,7 @@ fn endpoints_may_be_elsewhere(mode: Mode) {
     let mut world = World::new(mode);
     let (client, _) = world.pod("client");
     world.outside.serve(&format!("{REMOTE}:8080"), "remote");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(REMOTE, "there")]));
     assert_eq!(client.reaches(at("10.96.0.1", 80)).split(' ').next(), Some("remote"));
     assert_eq!(world.node.reaches(at("10.96.0.1", 80)), format!("remote {NODE}"));
@@ -47,7 +47,7 @@ fn what_comes_from_outside_the_cluster_is_masqueraded(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     let answer = world.outside.reaches(at("10.96.0.1", 80));
     assert_eq!(answer, format!("one {GATEWAY}"), "rather than {OUTSIDE}");
@@ -59,7 +59,7 @@ fn internal_traffic_may_have_to_stay(mode: Mode) {
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
     world.outside.serve(&format!("{REMOTE}:8080"), "remote");
-    world.service(&web(value!({"internalTrafficPolicy": "Local"})));
+    world.service(&web(&value!({"internalTrafficPolicy": "Local"})));
     world.slice(&endpoints(&[(&ip.to_string(), "here"), (REMOTE, "there")]));
     for _ in 0..10 {
         assert!(client.reaches(at("10.96.0.1", 80)).starts_with("one "));
@@ -73,7 +73,7 @@ fn both_families_work(mode: Mode) {
     let (client, _) = world.pod("client");
     let (pod, _) = world.pod("one");
     pod.serve("[::]:8080", "one");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[("fd00:244:1::3", "here")]));
     assert_eq!(client.reaches(at("fd00:96::1", 80)), "one fd00:244:1::2");
     client.is_refused(at("10.96.0.1", 80));
@@ -85,13 +85,13 @@ fn what_is_not_there_is_refused(mode: Mode) {
     let (client, _) = world.pod("client");
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     client.reaches(at("10.96.0.1", 80));
     if mode == Mode::Nftables {
         client.is_refused(at("10.96.0.1", 81));
     }
-    world.service(&web(value!({"clusterIP": "None", "clusterIPs": ["None"]})));
+    world.service(&web(&value!({"clusterIP": "None", "clusterIPs": ["None"]})));
     let gone = client.ask(at("10.96.0.1", 80), std::time::Duration::from_millis(400));
     assert!(gone.is_err(), "{gone:?}");
 }

@@ -7,7 +7,7 @@ use crate::cluster_ips::in_each_mode;
 use crate::world::{NODE, World, ask_udp, at, endpoints, web};
 
 fn dns() -> Value {
-    web(value!({
+    web(&value!({
         "type": "NodePort", "ports": [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}],
     }))
 }

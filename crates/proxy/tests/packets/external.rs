@@ -11,7 +11,7 @@ fn a_node_port_is_open_on_the_node(mode: Mode) {
     let (client, _) = world.pod("client");
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({"type": "NodePort"})));
+    world.service(&web(&value!({"type": "NodePort"})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     assert_eq!(world.outside.reaches(at(NODE, 30080)), format!("one {GATEWAY}"));
     assert_eq!(client.reaches(at(NODE, 30080)), format!("one {GATEWAY}"));
@@ -23,7 +23,7 @@ fn a_node_port_is_open_on_the_node(mode: Mode) {
 fn a_node_port_leads_elsewhere_and_back(mode: Mode) {
     let mut world = World::new(mode);
     world.outside.serve(&format!("{REMOTE}:8080"), "remote");
-    world.service(&web(value!({"type": "NodePort"})));
+    world.service(&web(&value!({"type": "NodePort"})));
     world.slice(&endpoints(&[(REMOTE, "there")]));
     assert_eq!(world.outside.reaches(at(NODE, 30080)), format!("remote {NODE}"));
 }
@@ -34,7 +34,7 @@ fn local_traffic_keeps_its_source(mode: Mode) {
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
     world.outside.serve(&format!("{REMOTE}:8080"), "remote");
-    world.service(&web(value!({"type": "NodePort", "externalTrafficPolicy": "Local"})));
+    world.service(&web(&value!({"type": "NodePort", "externalTrafficPolicy": "Local"})));
     let ip = ip.to_string();
     world.slice(&endpoints(&[(&ip, "here"), (REMOTE, "there")]));
     for _ in 0..10 {
@@ -53,7 +53,7 @@ fn node_ports_may_be_open_at_some_addresses(mode: Mode) {
     world.node.address("uplink", "198.51.100.7/32");
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({"type": "NodePort"})));
+    world.service(&web(&value!({"type": "NodePort"})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     assert!(world.outside.reaches(at("198.51.100.7", 30080)).starts_with("one "));
     world.outside.is_refused(at(NODE, 30080));
@@ -63,7 +63,7 @@ fn external_ips_lead_to_endpoints(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
     pod.serve("0.0.0.0:8080", "one");
-    world.service(&web(value!({"externalIPs": ["198.51.100.9"]})));
+    world.service(&web(&value!({"externalIPs": ["198.51.100.9"]})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     assert!(world.outside.reaches(at("198.51.100.9", 80)).starts_with("one "));
     assert!(world.node.reaches(at("198.51.100.9", 80)).starts_with("one "));
@@ -76,7 +76,7 @@ fn load_balancers_let_some_in(mode: Mode) {
     let (pod, ip) = world.pod("one");
     let (client, _) = world.pod("client");
     pod.serve("0.0.0.0:8080", "one");
-    let mut balanced = web(value!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.2/32"]}));
+    let mut balanced = web(&value!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.2/32"]}));
     balanced.set(&["status", "loadBalancer", "ingress"], value!([{"ip": "198.51.100.20"}]));
     world.service(&balanced);
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
@@ -94,7 +94,7 @@ fn node_ports_work_over_ipv6(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, _) = world.pod("one");
     pod.serve("[::]:8080", "one");
-    world.service(&web(value!({"type": "NodePort"})));
+    world.service(&web(&value!({"type": "NodePort"})));
     world.slice(&endpoints(&[("fd00:244:1::2", "here")]));
     assert_eq!(world.outside.reaches(at(NODE6, 30080)), "one fd00:244:1::1");
 }

@@ -18,7 +18,7 @@ fn rules_outlive_the_process_and_are_replaced_without_a_gap(mode: Mode) {
     let (client, _) = world.pod("client");
     pod.serve("0.0.0.0:8080", "one");
     let ip = ip.to_string();
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip, "here")]));
     let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     let stopped = Arc::new(stop);
@@ -32,7 +32,7 @@ fn rules_outlive_the_process_and_are_replaced_without_a_gap(mode: Mode) {
         for _ in 0..20 {
             world.forget();
             world.inputs = Mutex::default();
-            world.inputs.lock().service(&changed(&web(value!({}))));
+            world.inputs.lock().service(&changed(&web(&value!({}))));
             world.slice(&endpoints(&[(&ip, "here")]));
         }
         stopped.store(true, Ordering::Relaxed);
@@ -51,7 +51,7 @@ fn what_is_connected_stays_connected(mode: Mode) {
         let mut byte = [0];
         while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
     });
-    world.service(&web(value!({})));
+    world.service(&web(&value!({})));
     world.slice(&endpoints(&[(&ip.to_string(), "here")]));
     let mut stream = client.run(|| TcpStream::connect(at("10.96.0.1", 80))).unwrap();
     let mut answers = |byte: u8| {
@@ -66,7 +66,7 @@ fn what_is_connected_stays_connected(mode: Mode) {
     answers(2);
     world.slice(&endpoints(&[]));
     answers(3);
-    world.service(&web(value!({"clusterIP": "None", "clusterIPs": ["None"]})));
+    world.service(&web(&value!({"clusterIP": "None", "clusterIPs": ["None"]})));
     answers(4);
 }
 

@@ -261,7 +261,7 @@ pub(crate) fn changed(object: &Value) -> Change {
 }
 
 /// A Service called `web` at 10.96.0.1, port 80.
-pub(crate) fn web(spec: Value) -> Value {
+pub(crate) fn web(spec: &Value) -> Value {
     let mut service = value!({
         "metadata": {"namespace": "n", "name": "web"},
         "spec": {

@@ -1,0 +1,187 @@
+//! `corten bench node`: real containers on this machine. How long a pod takes from its creation until it runs and from its
+//! deletion until it is gone, alone and among many at once, and what memory it takes.
+//!
+//! Pods are what users have: connected to the pod network, with a service account's token. Nothing of them is left behind,
+//! whatever goes wrong.
+
+mod watched;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use corten_api::{Value, value};
+use corten_client::{Client, Remote, kinds};
+use corten_container::image::{Store, busybox_archive};
+
+use crate::load::{microseconds, percentile};
+use crate::process::{self, ServerProcess};
+use crate::report::Report;
+use crate::usage;
+use watched::Watched;
+
+const NAMESPACE: &str = "bench";
+const IMAGE: &str = "corten.local/bench:1";
+/// Waits to be told to end, and then ends at once.
+const SCRIPT: &str = "trap 'exit 0' TERM; while true; do sleep 1000000 & wait; done";
+/// How long memory is left to settle before it is read.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// What to measure, and how much of it.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// How many pods come and go one after the other.
+    pub singles: usize,
+    /// How many come at once.
+    pub pods: usize,
+    /// Where to make the temporary data directory.
+    pub work_dir: PathBuf,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        NodeOptions { singles: 20, pods: 100, work_dir: env::temp_dir() }
+    }
+}
+
+/// Runs the benchmark on a server and node of its own, which it ends.
+pub async fn node(options: NodeOptions) -> anyhow::Result<Report> {
+    ensure!(options.singles > 0 && options.pods > 0, "there must be pods");
+    let dir = tempfile::Builder::new()
+        .prefix("corten-bench-")
+        .tempdir_in(&options.work_dir)
+        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+    let data_dir = dir.path().join("data");
+    import(&data_dir)?;
+    let server = start(dir.path(), &data_dir).await?;
+    let mut report = Report::default();
+    let outcome = measure(&options, &data_dir, server.pid, &mut report).await;
+    outcome.with_context(|| process::tail(&dir.path().join("log")))?;
+    server.stop().await?;
+    Ok(report)
+}
+
+/// Has the image where the node will look for it.
+fn import(data_dir: &Path) -> anyhow::Result<()> {
+    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("making an image")?;
+    let store = Store::open(&corten_container::folder(data_dir)).context("opening the images")?;
+    store.import(archive.as_slice()).context("importing the image")?;
+    Ok(())
+}
+
+async fn start(dir: &Path, data_dir: &Path) -> anyhow::Result<ServerProcess> {
+    let this_program = env::current_exe().context("cannot find this program")?;
+    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
+    arguments
+        .extend(["--bind-address", "127.0.0.1", "--secure-port", "0", "--kubelet-port", "0"].map(Into::into));
+    let kubeconfig = data_dir.join("admin.kubeconfig");
+    ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
+}
+
+async fn measure(
+    options: &NodeOptions,
+    data_dir: &Path,
+    pid: u32,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let text =
+        std::fs::read_to_string(data_dir.join("admin.kubeconfig")).context("reading the kubeconfig")?;
+    let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
+    let client = Client::new(Arc::new(remote), "corten-bench");
+    let mut watched = Watched::new(client.clone(), NAMESPACE);
+    watched.node_ready().await?;
+    prepare(&client).await?;
+    let outcome = async {
+        alone(options, &mut watched, report).await?;
+        together(options, &mut watched, data_dir, pid, report).await
+    };
+    let outcome = outcome.await;
+    if outcome.is_err() {
+        // The first failure is the one to tell of.
+        let _ = watched.clear().await;
+    }
+    outcome
+}
+
+/// Makes a place for the pods.
+async fn prepare(client: &Client) -> anyhow::Result<()> {
+    client.create(&kinds::NAMESPACES, &kinds::NAMESPACES.new_object("", NAMESPACE)).await?;
+    let account = kinds::SERVICE_ACCOUNTS.new_object(NAMESPACE, "default");
+    match client.create(&kinds::SERVICE_ACCOUNTS, &account).await {
+        // A controller may have been quicker.
+        Err(error) if !error.already_exists() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// One pod after the other.
+async fn alone(options: &NodeOptions, watched: &mut Watched, report: &mut Report) -> anyhow::Result<()> {
+    let (mut starts, mut removals) = (Vec::new(), Vec::new());
+    for index in 0..options.singles {
+        let pods = [pod(&format!("single-{index}"))];
+        let started = Instant::now();
+        starts.extend(since(started, &watched.create(&pods).await?));
+        let started = Instant::now();
+        removals.extend(since(started, &watched.delete(&pods).await?));
+    }
+    starts.sort_unstable();
+    removals.sort_unstable();
+    report.phase("one_pod").set("count", options.singles as f64);
+    quantiles(report, "one_pod", ["start_p50_ms", "start_p99_ms"], &starts);
+    quantiles(report, "one_pod", ["removal_p50_ms", "removal_p99_ms"], &removals);
+    Ok(())
+}
+
+/// Many pods at once, and what they cost.
+async fn together(
+    options: &NodeOptions,
+    watched: &mut Watched,
+    data_dir: &Path,
+    pid: u32,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let pods: Vec<Value> = (0..options.pods).map(|index| pod(&format!("many-{index}"))).collect();
+    tokio::time::sleep(SETTLE).await;
+    report.phase("memory").set("agent_no_pods_mb", usage::resident_mb(pid)?);
+    let cpu = usage::cpu_seconds(pid)?;
+    let started = Instant::now();
+    let ran = since(started, &watched.create(&pods).await?);
+    report.phase("many_pods").set("count", options.pods as f64);
+    report.phase("many_pods").set("start_all_s", percentile(&ran, 1.0) / 1e6);
+    report.phase("many_pods").set("cpu_s", usage::cpu_seconds(pid)? - cpu);
+    quantiles(report, "many_pods", ["start_p50_ms", "start_p99_ms"], &ran);
+    tokio::time::sleep(SETTLE).await;
+    let supervisors = usage::named(data_dir)?.into_iter().filter(|found| *found != pid);
+    let each = supervisors.map(usage::resident_mb).collect::<anyhow::Result<Vec<f64>>>()?;
+    report.phase("memory").set("agent_all_pods_mb", usage::resident_mb(pid)?);
+    report.phase("memory").set("supervisors", each.len() as f64);
+    report.phase("memory").set("supervisor_mean_mb", each.iter().sum::<f64>() / each.len().max(1) as f64);
+    report.phase("memory").set("supervisor_most_mb", each.iter().copied().fold(0.0, f64::max));
+    let started = Instant::now();
+    let gone = since(started, &watched.delete(&pods).await?);
+    report.phase("many_pods").set("removal_all_s", percentile(&gone, 1.0) / 1e6);
+    Ok(())
+}
+
+/// How long after the beginning everything was, the soonest first.
+fn since(started: Instant, times: &[Instant]) -> Vec<u32> {
+    let mut times: Vec<u32> = times.iter().map(|time| microseconds(*time - started)).collect();
+    times.sort_unstable();
+    times
+}
+
+fn quantiles(report: &mut Report, phase: &'static str, names: [&'static str; 2], sorted: &[u32]) {
+    for (name, quantile) in names.into_iter().zip([0.5, 0.99]) {
+        report.phase(phase).set(name, percentile(sorted, quantile) / 1e3);
+    }
+}
+
+fn pod(name: &str) -> Value {
+    let mut pod = kinds::PODS.new_object(NAMESPACE, name);
+    let container = value!({"name": "main", "image": (IMAGE), "imagePullPolicy": "Never"});
+    pod.set(&["spec"], value!({"containers": [(container)]}));
+    pod
+}

@@ -1,0 +1,120 @@
+//! Pods that are made and deleted, and when each was seen to run and to be gone: by a watch, as users see it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use corten_api::Value;
+use corten_base::Clock;
+use corten_client::{Caches, Client, DeleteOptions, Key, kinds};
+use futures_util::future::try_join_all;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What became of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Became {
+    Running,
+    /// It ended, although it was not to.
+    Over,
+    Gone,
+}
+
+struct Seen {
+    key: Key,
+    became: Became,
+    when: Instant,
+}
+
+pub(super) struct Watched {
+    client: Client,
+    caches: Caches,
+    seen: UnboundedReceiver<Seen>,
+    namespace: &'static str,
+}
+
+impl Watched {
+    pub(super) fn new(client: Client, namespace: &'static str) -> Watched {
+        let caches = Caches::new(client.clone(), Clock::real());
+        let (tell, seen) = unbounded_channel();
+        caches.of(&kinds::PODS).subscribe(move |change| {
+            let when = Instant::now();
+            let became = match &change.new {
+                None => Became::Gone,
+                Some(pod) => match pod.tree().str_at(&["status", "phase"]) {
+                    Some("Running") => Became::Running,
+                    Some("Succeeded" | "Failed") => Became::Over,
+                    _ => return,
+                },
+            };
+            // Nobody listens any more once the measurement is over.
+            let _ = tell.send(Seen { key: change.object().key.clone(), became, when });
+        });
+        Watched { client, caches, seen, namespace }
+    }
+
+    /// Waits until there is a node that takes pods.
+    pub(super) async fn node_ready(&self) -> anyhow::Result<()> {
+        let is_ready = |node: &Value| {
+            let conditions = node.items_at(&["status", "conditions"]).iter();
+            let mut ready = conditions.filter(|condition| condition.str_at(&["type"]) == Some("Ready"));
+            ready.any(|condition| condition.str_at(&["status"]) == Some("True"))
+        };
+        let nodes = self.caches.of(&kinds::NODES);
+        let ready = nodes.until(|nodes| nodes.list("").iter().any(|node| is_ready(&node.tree())));
+        timeout(LIMIT, ready).await.context("the node did not become ready in time")
+    }
+
+    /// Creates pods, all at once, and says when each ran, in their order.
+    pub(super) async fn create(&mut self, pods: &[Value]) -> anyhow::Result<Vec<Instant>> {
+        try_join_all(pods.iter().map(|pod| self.client.create(&kinds::PODS, pod))).await?;
+        self.until(pods, Became::Running).await
+    }
+
+    /// Deletes pods, all at once, and says when each was gone, in their order.
+    pub(super) async fn delete(&mut self, pods: &[Value]) -> anyhow::Result<Vec<Instant>> {
+        let options = DeleteOptions::default();
+        let delete = |pod: &Value| {
+            let key = Key::of(pod);
+            let (client, options) = (&self.client, &options);
+            async move { client.delete(&kinds::PODS, &key, options).await }
+        };
+        try_join_all(pods.iter().map(delete)).await?;
+        self.until(pods, Became::Gone).await
+    }
+
+    /// Deletes whatever is there.
+    pub(super) async fn clear(&mut self) -> anyhow::Result<()> {
+        self.client.delete_collection(&kinds::PODS, self.namespace).await?;
+        let pods = self.caches.of(&kinds::PODS);
+        timeout(LIMIT, pods.until(|pods| pods.has_none_in(self.namespace))).await.context("pods are left")
+    }
+
+    async fn until(&mut self, pods: &[Value], became: Became) -> anyhow::Result<Vec<Instant>> {
+        let keys: Vec<Key> = pods.iter().map(Key::of).collect();
+        let mut times: HashMap<Key, Instant> = HashMap::new();
+        let all = async {
+            while !keys.iter().all(|key| times.contains_key(key)) {
+                let seen = self.seen.recv().await.context("nobody watches any more")?;
+                if seen.became == Became::Over && became == Became::Running {
+                    bail!("pod {} ended although it was to run", seen.key);
+                }
+                if seen.became == became {
+                    times.entry(seen.key).or_insert(seen.when);
+                }
+            }
+            Ok(())
+        };
+        match timeout(LIMIT, all).await {
+            Ok(done) => done?,
+            Err(_) => {
+                let count = keys.iter().filter(|key| times.contains_key(key)).count();
+                return Err(anyhow!("only {count} of {} pods were {became:?} in time", keys.len()));
+            }
+        }
+        Ok(keys.iter().filter_map(|key| times.get(key).copied()).collect())
+    }
+}

@@ -1,0 +1,247 @@
+//! `corten bench proxy`: what Services cost that nobody uses, and what the way through one costs.
+//!
+//! Everything happens in network namespaces of its own: a node between a client and a server. Whatever makes the rules
+//! is told of Services and EndpointSlices as objects; it is the caller's, for nothing here knows how it works.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use corten_api::{Value, value};
+use corten_net::namespace::Namespace;
+use corten_net::route::{Change, Route, Routing, Veth};
+use corten_sys::namespaces::new_network;
+
+use crate::report::{Phase, Report};
+use crate::usage::own_cpu_seconds;
+
+const FEW: usize = 10;
+/// How often one Service changes.
+const CHANGES: usize = 10;
+const CLIENT: &str = "192.0.2.2";
+const SERVER: &str = "198.51.100.2";
+const PORT: u16 = 8080;
+
+/// What to measure, and how much of it.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// The back ends' names.
+    pub backends: Vec<&'static str>,
+    pub services: usize,
+    pub endpoints: usize,
+    /// How long connections are counted.
+    pub seconds: u64,
+}
+
+impl Default for ProxyOptions {
+    fn default() -> Self {
+        let backends = vec!["nftables", "iptables"];
+        ProxyOptions { backends, services: 10_000, endpoints: 10, seconds: 3 }
+    }
+}
+
+/// Makes rules in one network namespace.
+pub trait Rules {
+    /// Takes in Services and EndpointSlices.
+    fn tell(&mut self, services: &[Value], slices: &[Value]);
+
+    /// Writes what follows, and returns when it is written.
+    fn write(&mut self) -> anyhow::Result<()>;
+}
+
+/// Makes rules by a back end's name.
+pub type OpenRules<'a> = &'a dyn Fn(&str, Namespace) -> anyhow::Result<Box<dyn Rules>>;
+
+/// Measures each back end.
+pub fn proxy(options: &ProxyOptions, open: OpenRules<'_>) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    for backend in options.backends.iter().copied() {
+        let phase = report.phase(backend);
+        connections(options, FEW, backend, open, phase).with_context(|| format!("measuring {backend}"))?;
+        connections(options, options.services, backend, open, phase)
+            .with_context(|| format!("measuring {backend}"))?;
+    }
+    Ok(report)
+}
+
+/// Writes so many Services, changes one, and connects through another.
+fn connections(
+    options: &ProxyOptions,
+    services: usize,
+    backend: &str,
+    open: OpenRules<'_>,
+    phase: &mut Phase,
+) -> anyhow::Result<()> {
+    let line = Line::new().context("making network namespaces")?;
+    let mut rules = open(backend, Namespace::open(line.node.path())?)?;
+    let (used, slices): (Vec<Value>, Vec<Value>) =
+        (0..services).map(|n| (service(n), slice(n, options.endpoints, 0))).unzip();
+    let is_many = services != FEW;
+    rules.tell(&used, &slices);
+    let (wall, cpu) = timed(|| rules.write())?;
+    if is_many {
+        phase.set("full_sync_ms", wall).set("full_sync_cpu_ms", cpu);
+    }
+    let (mut wall, mut cpu) = (0.0, 0.0);
+    for round in 1..=CHANGES {
+        rules.tell(&[], &[slice(services / 2, options.endpoints, round)]);
+        let (one_wall, one_cpu) = timed(|| rules.write())?;
+        (wall, cpu) = (wall + one_wall, cpu + one_cpu);
+    }
+    let (wall, cpu) = (wall / CHANGES as f64, cpu / CHANGES as f64);
+    if is_many {
+        phase.set("change_ms", wall).set("change_cpu_ms", cpu);
+    } else {
+        phase.set("change_of_few_ms", wall).set("change_of_few_cpu_ms", cpu);
+    }
+    let direct = SocketAddr::new(SERVER.parse()?, PORT);
+    let through = SocketAddr::new(cluster_ip(services).into(), 80);
+    rules.tell(&[service(services)], &[real_slice(services)]);
+    rules.write()?;
+    let seconds = Duration::from_secs(options.seconds);
+    if is_many {
+        phase.set("connects_with_many_per_s", line.connects(through, seconds)?);
+    } else {
+        phase.set("connects_directly_per_s", line.connects(direct, seconds)?);
+        phase.set("connects_with_few_per_s", line.connects(through, seconds)?);
+    }
+    Ok(())
+}
+
+/// How long something takes, and how much CPU, in milliseconds.
+fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
+    let (started, cpu) = (Instant::now(), own_cpu_seconds()?);
+    work()?;
+    Ok((started.elapsed().as_secs_f64() * 1e3, (own_cpu_seconds()? - cpu) * 1e3))
+}
+
+fn cluster_ip(n: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 96, 0, 1).to_bits() + n as u32)
+}
+
+fn service(n: usize) -> Value {
+    value!({
+        "metadata": {"namespace": "default", "name": (format!("service-{n}"))},
+        "spec": {
+            "clusterIP": (cluster_ip(n).to_string()),
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        },
+    })
+}
+
+/// Nobody is at these addresses; with each round, another one is the last.
+fn slice(n: usize, endpoints: usize, round: usize) -> Value {
+    let base = Ipv4Addr::new(10, 128, 0, 0).to_bits() + (n * endpoints) as u32;
+    let listed = (0..endpoints).map(|endpoint| {
+        let last = if endpoint + 1 == endpoints { (round << 21) as u32 } else { 0 };
+        value!({"addresses": [(Ipv4Addr::from_bits(base + endpoint as u32 + last).to_string())]})
+    });
+    let listed: Vec<Value> = listed.collect();
+    slice_of(n, listed)
+}
+
+fn real_slice(n: usize) -> Value {
+    slice_of(n, vec![value!({"addresses": [(SERVER)]})])
+}
+
+fn slice_of(n: usize, endpoints: Vec<Value>) -> Value {
+    value!({
+        "metadata": {
+            "namespace": "default", "name": (format!("service-{n}-1")),
+            "labels": {"kubernetes.io/service-name": (format!("service-{n}"))},
+        },
+        "addressType": "IPv4", "ports": [{"name": "http", "port": (i64::from(PORT)), "protocol": "TCP"}],
+        "endpoints": (endpoints),
+    })
+}
+
+/// A client, a node and a server, in this order.
+struct Line {
+    client: Place,
+    node: Place,
+    _server: Place,
+}
+
+struct Place(Namespace, std::os::fd::OwnedFd);
+
+impl Place {
+    fn new() -> io::Result<Place> {
+        let descriptor = new_network()?;
+        let place = Place(descriptor.try_clone()?.into(), descriptor);
+        place.up("lo")?;
+        Ok(place)
+    }
+
+    fn path(&self) -> String {
+        use std::os::fd::AsRawFd;
+        format!("/proc/self/fd/{}", self.1.as_raw_fd())
+    }
+
+    fn up(&self, link: &str) -> io::Result<()> {
+        let mut routing = Routing::open(&self.0)?;
+        let index = index(&mut routing, link)?;
+        routing.change_link(index, Change { up: true, ..Change::default() })
+    }
+
+    fn address(&self, link: &str, address: &str) -> anyhow::Result<()> {
+        let mut routing = Routing::open(&self.0)?;
+        let index = index(&mut routing, link)?;
+        routing.add_address(index, address.parse()?)?;
+        Ok(self.up(link)?)
+    }
+
+    fn everywhere_through(&self, link: &str, gateway: &str) -> anyhow::Result<()> {
+        let mut routing = Routing::open(&self.0)?;
+        let link = index(&mut routing, link)?;
+        let destination = "0.0.0.0/0".parse()?;
+        routing.set_route(&Route { destination, gateway: Some(gateway.parse()?), link, source: None })?;
+        Ok(())
+    }
+}
+
+fn index(routing: &mut Routing, link: &str) -> io::Result<u32> {
+    routing.link(link)?.map(|link| link.index).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+impl Line {
+    fn new() -> anyhow::Result<Line> {
+        let (client, node, server) = (Place::new()?, Place::new()?, Place::new()?);
+        for (link, place, outer, inner, hardware) in [
+            ("client", &client, "192.0.2.1/24", CLIENT, [2, 0, 0, 0, 0, 2]),
+            ("server", &server, "198.51.100.1/24", SERVER, [2, 0, 0, 0, 0, 3]),
+        ] {
+            let veth = Veth {
+                name: link,
+                mtu: 1500,
+                peer: "eth0",
+                peer_namespace: &place.0,
+                peer_hardware: hardware,
+            };
+            Routing::open(&node.0)?.add_veth(&veth)?;
+            node.address(link, outer)?;
+            place.address("eth0", &format!("{inner}/24"))?;
+            place.everywhere_through("eth0", outer.trim_end_matches("/24"))?;
+        }
+        node.0.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))?;
+        let address = SocketAddr::new(SERVER.parse()?, PORT);
+        let listener = server.0.run(|| TcpListener::bind(address))?;
+        std::thread::spawn(move || while listener.accept().is_ok() {});
+        Ok(Line { client, node, _server: server })
+    }
+
+    /// How many connections are made in a second, one after the other.
+    fn connects(&self, to: SocketAddr, lasting: Duration) -> anyhow::Result<f64> {
+        let connected = self.client.0.run(|| {
+            let (started, mut count) = (Instant::now(), 0u32);
+            while started.elapsed() < lasting {
+                // The server closes first, so that its side keeps what is left of the connection.
+                let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
+                stream.read_to_end(&mut Vec::new())?;
+                count += 1;
+            }
+            Ok(f64::from(count) / started.elapsed().as_secs_f64())
+        });
+        connected.with_context(|| format!("connecting to {to}"))
+    }
+}

@@ -1,0 +1,152 @@
+//! An invitation to a cluster: a bootstrap token and, in front of it, the fingerprint of the cluster's authority, as in
+//! `K10<fingerprint>::abcdef.0123456789abcdef`. Users of k3s know the form; the fingerprint may also be told apart
+//! from the token, as kubeadm's users do. Pure.
+
+use std::fmt;
+
+use anyhow::bail;
+use corten_pki::{pem_certificates, public_key_of};
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
+
+/// What invitations with a fingerprint begin with.
+const MARK: &str = "K10";
+
+/// Who may be believed to be the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pin {
+    /// The digest of the authority's certificate, as it is in PEM.
+    Whole(String),
+    /// The digests of public keys, one of which is the authority's.
+    Keys(Vec<String>),
+    /// Whoever knows the token.
+    None,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Invitation {
+    id: String,
+    secret: String,
+    pin: Pin,
+}
+
+impl fmt::Debug for Invitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Invitation({})", self.id)
+    }
+}
+
+impl Invitation {
+    /// Reads a token, and fingerprints that were told beside it, such as `sha256:…`.
+    pub(crate) fn parse(token: &str, hashes: &[String]) -> anyhow::Result<Invitation> {
+        let token = token.trim();
+        let (fingerprint, bare) = match token.strip_prefix(MARK).and_then(|rest| rest.split_once("::")) {
+            Some((fingerprint, bare)) => (Some(fingerprint), bare),
+            None => (None, token),
+        };
+        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let Some((id, secret)) = bare
+            .split_once('.')
+            .filter(|(id, secret)| id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret))
+        else {
+            bail!(
+                "--token: this is no token; give one such as abcdef.0123456789abcdef, as `corten token create` prints it"
+            )
+        };
+        let mut keys = Vec::new();
+        for hash in hashes {
+            match hash.strip_prefix("sha256:").filter(|digest| is_digest(digest)) {
+                Some(digest) => keys.push(digest.to_ascii_lowercase()),
+                None => bail!("--discovery-token-ca-cert-hash: {hash:?} is not sha256: and 64 digits"),
+            }
+        }
+        let pin = match fingerprint {
+            Some(digest) if is_digest(digest) => Pin::Whole(digest.to_ascii_lowercase()),
+            Some(_) => bail!("--token: after {MARK} there are 64 digits; copy the token whole"),
+            None if keys.is_empty() => Pin::None,
+            None => Pin::Keys(keys),
+        };
+        Ok(Invitation { id: id.to_owned(), secret: secret.to_owned(), pin })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// What is shown to the server.
+    pub(crate) fn bearer(&self) -> String {
+        format!("{}.{}", self.id, self.secret)
+    }
+
+    /// Whether the authority is the one that the invitation is from.
+    pub(crate) fn admits(&self, authority_pem: &str) -> bool {
+        match &self.pin {
+            Pin::None => true,
+            Pin::Whole(digest) => fingerprint(authority_pem) == *digest,
+            Pin::Keys(digests) => {
+                let certificates = pem_certificates(authority_pem).unwrap_or_default();
+                let known = |certificate: &CertificateDer<'_>| {
+                    key_of(certificate).is_some_and(|key| digests.contains(&key))
+                };
+                !certificates.is_empty() && certificates.iter().all(known)
+            }
+        }
+    }
+}
+
+/// The digest of an authority's certificate, as invitations carry it.
+pub(crate) fn fingerprint(authority_pem: &str) -> String {
+    hexadecimal(&Sha256::digest(authority_pem))
+}
+
+/// The digest of a certificate's public key, as kubeadm tells it.
+fn key_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    public_key_of(certificate).ok().map(|key| hexadecimal(&Sha256::digest(key)))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "abcdef.0123456789abcdef";
+
+    #[test]
+    fn tokens_are_read_with_and_without_fingerprints() {
+        let authority = "-----BEGIN CERTIFICATE-----\n";
+        let whole = format!("K10{}::{TOKEN}", fingerprint(authority));
+        let invitation = Invitation::parse(&whole, &[]).unwrap();
+        assert_eq!((invitation.id(), invitation.bearer().as_str()), ("abcdef", TOKEN));
+        assert!(invitation.admits(authority) && !invitation.admits("another"));
+        let plain = Invitation::parse(TOKEN, &[]).unwrap();
+        assert!(plain.admits("anything"), "the token alone has to vouch");
+        assert_eq!(format!("{invitation:?}"), "Invitation(abcdef)", "the secret is never shown");
+    }
+
+    #[test]
+    fn keys_can_be_told_apart_from_the_token() {
+        let made = corten_pki::IssuedCert::self_signed("ca", std::time::SystemTime::now()).unwrap();
+        let digest = key_of(&made.chain().unwrap()[0]).unwrap();
+        let good = Invitation::parse(TOKEN, &[format!("sha256:{digest}")]).unwrap();
+        assert!(good.admits(&made.cert_pem) && !good.admits(""));
+        let other = Invitation::parse(TOKEN, &[format!("sha256:{}", "0".repeat(64))]).unwrap();
+        assert!(!other.admits(&made.cert_pem));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_with_what_to_do() {
+        for bad in ["", "abcdef", "abcdef.short", "ABCDEF.0123456789abcdef", "K10::abcdef.0123456789abcdef"] {
+            let error = Invitation::parse(bad, &[]).unwrap_err().to_string();
+            assert!(error.starts_with("--token: "), "{bad}: {error}");
+        }
+        assert!(Invitation::parse(TOKEN, &["md5:00".to_owned()]).is_err());
+    }
+}

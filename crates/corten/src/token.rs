@@ -1,0 +1,261 @@
+//! `corten token`: invitations to the cluster, which are bootstrap tokens.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Subcommand;
+use corten_api::{Value, time, value};
+use corten_apiserver::go_duration;
+use corten_base::Clock;
+use corten_client::{Client, DeleteOptions, Key, Remote, kinds};
+use corten_pki::{Credentials, parse_kubeconfig};
+use jiff::Timestamp;
+
+use crate::join::{Invitation, fingerprint};
+use crate::server::INVITED;
+
+const NAMESPACE: &str = "kube-system";
+const PREFIX: &str = "bootstrap-token-";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+const USAGE: &str = "usage-bootstrap-";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: What,
+    /// The data directory of the server on this machine.
+    #[arg(long, default_value = "/var/lib/corten", global = true)]
+    data_dir: PathBuf,
+    /// The administrator's kubeconfig [default: DATA_DIR/admin.kubeconfig].
+    #[arg(long, global = true)]
+    kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make a token and print it.
+    Create(CreateArgs),
+    /// Show all tokens.
+    List,
+    /// Take tokens back, by id or whole.
+    Delete {
+        #[arg(required = true)]
+        tokens: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct CreateArgs {
+    /// Which token to make, such as abcdef.0123456789abcdef [default: one by chance].
+    token: Option<String>,
+    /// How long it is good for, such as 2h; 0 for good.
+    #[arg(long, default_value = "24h0m0s")]
+    ttl: String,
+    /// What it is good for.
+    #[arg(long, value_delimiter = ',', default_value = "signing,authentication", value_parser = ["signing", "authentication"])]
+    usages: Vec<String>,
+    /// The groups of who shows it.
+    #[arg(long, value_delimiter = ',', default_value = INVITED)]
+    groups: Vec<String>,
+    /// What it is for, for people.
+    #[arg(long, default_value = "")]
+    description: String,
+    /// Print the whole command that joins a machine.
+    #[arg(long)]
+    print_join_command: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let path = args.kubeconfig.unwrap_or_else(|| args.data_dir.join("admin.kubeconfig"));
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}; --kubeconfig names another", path.display()))?;
+        let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
+        let remote =
+            Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
+        let client = Client::new(Arc::new(remote), "corten");
+        match args.command {
+            What::Create(args) => create(&client, &credentials, &args).await,
+            What::List => list(&client).await,
+            What::Delete { tokens } => delete(&client, &tokens).await,
+        }
+    })
+}
+
+async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -> anyhow::Result<()> {
+    let token = match &args.token {
+        Some(token) => token.clone(),
+        None => random()?,
+    };
+    let invitation = Invitation::parse(&token, &[]).context("this cannot be a token")?;
+    let expiration = match ttl(&args.ttl)? {
+        Some(ttl) => Some(Clock::real().now().checked_add(ttl).context("--ttl: that is too long")?),
+        None => None,
+    };
+    let secret = secret(&invitation, args, expiration);
+    client.create(&kinds::SECRETS, &secret).await.context("making the token")?;
+    let whole = format!("K10{}::{}", fingerprint(&credentials.ca_pem), invitation.bearer());
+    if args.print_join_command {
+        println!("corten agent --server {} --token {whole}", reached_at(client, credentials).await);
+    } else {
+        println!("{whole}");
+    }
+    Ok(())
+}
+
+/// Where other machines reach the server.
+async fn reached_at(client: &Client, credentials: &Credentials) -> String {
+    let map = client.get(&kinds::CONFIG_MAPS, &Key::new("kube-public", "cluster-info")).await;
+    let text = map.ok().and_then(|map| map.str_at(&["data", "kubeconfig"]).map(str::to_owned));
+    let server = text.as_deref().and_then(|text| {
+        text.lines().find_map(|line| line.trim().strip_prefix("server: ").map(str::to_owned))
+    });
+    server.unwrap_or_else(|| credentials.server.clone())
+}
+
+fn secret(invitation: &Invitation, args: &CreateArgs, expiration: Option<Timestamp>) -> Value {
+    let mut secret = kinds::SECRETS.new_object(NAMESPACE, &format!("{PREFIX}{}", invitation.id()));
+    secret.set(&["type"], TYPE);
+    secret.set(
+        &["stringData"],
+        value!({
+            "token-id": (invitation.id()), "token-secret": (invitation.secret()),
+            "auth-extra-groups": (args.groups.join(",")),
+        }),
+    );
+    if !args.description.is_empty() {
+        secret.set(&["stringData", "description"], args.description.as_str());
+    }
+    if let Some(expiration) = expiration {
+        secret.set(&["stringData", "expiration"], time::format(expiration));
+    }
+    for usage in &args.usages {
+        secret.set(&["stringData", &format!("{USAGE}{usage}")], "true");
+    }
+    secret
+}
+
+/// How long a token is good for; `None` is for good.
+fn ttl(text: &str) -> anyhow::Result<Option<Duration>> {
+    let seconds = if text == "0" { Ok(0.0) } else { go_duration(text) };
+    let seconds = seconds.map_err(|error| anyhow::anyhow!("--ttl: {error}"))?;
+    let ttl = Duration::try_from_secs_f64(seconds).context("--ttl: give a time such as 24h, or 0")?;
+    Ok((!ttl.is_zero()).then_some(ttl))
+}
+
+async fn list(client: &Client) -> anyhow::Result<()> {
+    let secrets = client
+        .read("/api/v1/namespaces/kube-system/secrets?fieldSelector=type%3Dbootstrap.kubernetes.io%2Ftoken");
+    let secrets = secrets.await.context("reading tokens")?;
+    let now = Clock::real().now();
+    let mut rows =
+        vec![["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"].map(str::to_owned)];
+    rows.extend(secrets.items_at(&["items"]).iter().map(|secret| row(secret, now)));
+    print!("{}", table(&rows));
+    Ok(())
+}
+
+fn row(secret: &Value, now: Timestamp) -> [String; 6] {
+    let data = |key: &str| {
+        let text = STANDARD.decode(secret.str_at(&["data", key]).unwrap_or_default()).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let or_none = |text: String| if text.is_empty() { "<none>".to_owned() } else { text };
+    let expiration = data("expiration");
+    let left = match time::parse(&expiration) {
+        Ok(at) if at <= now => "<invalid>".to_owned(),
+        Ok(at) => short(at.duration_since(now).as_secs()),
+        Err(_) => "<forever>".to_owned(),
+    };
+    let usages: Vec<&str> = ["authentication", "signing"]
+        .into_iter()
+        .filter(|usage| data(&format!("{USAGE}{usage}")) == "true")
+        .collect();
+    [
+        // Whoever may list tokens may read them anyway; only their ids are shown to whoever looks over a shoulder.
+        data("token-id"),
+        left,
+        if expiration.is_empty() { "<never>".to_owned() } else { expiration },
+        or_none(usages.join(",")),
+        or_none(data("description")),
+        or_none(data("auth-extra-groups")),
+    ]
+}
+
+/// The largest unit of a time that is not over.
+fn short(seconds: i64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn table(rows: &[[String; 6]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; 6] = std::array::from_fn(width);
+    let line = |row: &[String; 6]| {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", cells.join("   ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
+    for token in tokens {
+        let bare = token.rsplit("::").next().unwrap_or(token);
+        let id = bare.split('.').next().unwrap_or(bare);
+        if id.len() != 6 {
+            bail!("{token:?} is neither a token nor the id of one; give one such as abcdef");
+        }
+        let key = Key::new(NAMESPACE, format!("{PREFIX}{id}"));
+        let deleted = client.delete(&kinds::SECRETS, &key, &DeleteOptions::default()).await;
+        deleted.with_context(|| format!("deleting the token {id}"))?;
+        println!("bootstrap token {id:?} deleted");
+    }
+    Ok(())
+}
+
+/// Letters and digits by chance.
+fn random() -> anyhow::Result<String> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bytes = [0; 22];
+    getrandom::fill(&mut bytes).context("asking for chance")?;
+    let text: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    Ok(format!("{}.{}", &text[..6], &text[6..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_by_chance_are_tokens() {
+        let (one, other) = (random().unwrap(), random().unwrap());
+        assert_ne!(one, other);
+        assert!(Invitation::parse(&one, &[]).is_ok(), "{one}");
+    }
+
+    #[test]
+    fn times_are_read_and_shown() {
+        assert_eq!(ttl("24h0m0s").unwrap(), Some(Duration::from_secs(86_400)));
+        assert_eq!((ttl("0").unwrap(), ttl("0s").unwrap()), (None, None));
+        assert!(ttl("soon").is_err());
+        assert_eq!([30, 600, 7200, 86_400 * 3].map(short), ["30s", "10m", "2h", "3d"]);
+    }
+
+    #[test]
+    fn tables_are_lined_up() {
+        let rows =
+            [["a", "b", "c", "d", "e", "f"], ["long", "", "", "", "", ""]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), "a      b   c   d   e   f\nlong\n");
+    }
+}

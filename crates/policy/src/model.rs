@@ -1,0 +1,286 @@
+//! What the policies mean for one node and one IP family: chains of clauses, and the sets they look at. Pure.
+//!
+//! A connection is judged as it begins: first whether its source may send it, if that is an isolated pod of this node,
+//! then whether its destination may receive it, if that is one. A pod is isolated in a direction by the policies that
+//! select it for that direction; pods of the same policies share a chain, which asks each policy's chain in turn and
+//! drops what none allows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use corten_client::Key;
+use corten_net::{Cidr, Protocol};
+
+use crate::inputs::Inputs;
+use crate::names;
+use crate::pod::{NamedPort, Pod};
+use crate::policy::{Allowed, Direction, Peer, Policy, Port, Ports};
+
+/// Everything that is in one family's table, beside what always is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Model {
+    /// The isolated pods of this node: their addresses, and the chain that judges what they send or receive.
+    pub egress: BTreeMap<IpAddr, String>,
+    pub ingress: BTreeMap<IpAddr, String>,
+    pub chains: BTreeMap<String, Chain>,
+    pub addresses: BTreeMap<String, BTreeSet<IpAddr>>,
+    pub endpoints: BTreeMap<String, BTreeSet<Endpoint>>,
+}
+
+/// What is asked in turn of a connection, seen from one of its sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    pub direction: Direction,
+    pub clauses: Vec<Clause>,
+}
+
+/// Somewhere to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Endpoint {
+    pub address: IpAddr,
+    pub protocol: Protocol,
+    pub port: u16,
+}
+
+/// If the other side is so and the port is so, then this is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clause {
+    pub who: Who,
+    pub at: At,
+    pub then: Then,
+}
+
+/// The other side of the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    Anybody,
+    /// Whose address is in a set.
+    In(String),
+    Within {
+        network: Cidr,
+        except: Vec<Cidr>,
+    },
+}
+
+/// The port that is connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    Any,
+    AnyOf(Protocol),
+    Numbers(Protocol, u16, u16),
+    /// Which is, with its address, in a set.
+    In(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Then {
+    /// This direction is allowed.
+    Allow,
+    Ask(String),
+    Drop,
+}
+
+/// What the policies mean for a node.
+pub fn model(inputs: &Inputs, node: &str, ipv4: bool) -> Model {
+    let mut model = Model::default();
+    for direction in [Direction::Egress, Direction::Ingress] {
+        let mut used = BTreeSet::new();
+        for (key, pod) in inputs.pods.iter().filter(|(_, pod)| pod.node == node) {
+            let policies = isolating(inputs, direction, key, pod);
+            let addresses = pod.addresses.iter().filter(|address| address.is_ipv4() == ipv4);
+            let addresses: Vec<IpAddr> = addresses.copied().collect();
+            if policies.is_empty() || addresses.is_empty() {
+                continue;
+            }
+            let chain = names::isolated(direction, &policies);
+            let isolated = match direction {
+                Direction::Ingress => &mut model.ingress,
+                Direction::Egress => &mut model.egress,
+            };
+            isolated.extend(addresses.into_iter().map(|address| (address, chain.clone())));
+            model.chains.entry(chain).or_insert_with(|| shared(direction, &policies));
+            used.extend(policies);
+        }
+        for key in used {
+            let Some(policy) = inputs.policies.get(&key) else { continue };
+            Writer { inputs, node, ipv4, direction, key: &key, policy, model: &mut model }.write();
+        }
+    }
+    model
+}
+
+/// The policies that isolate a pod.
+fn isolating(inputs: &Inputs, direction: Direction, key: &Key, pod: &Pod) -> Vec<Key> {
+    let of_namespace = inputs.policies.iter().filter(|(policy, _)| policy.namespace == key.namespace);
+    let isolating = of_namespace
+        .filter(|(_, policy)| policy.allows(direction).is_some() && policy.pods.matches(&pod.labels));
+    isolating.map(|(key, _)| key.clone()).collect()
+}
+
+/// The chain of pods that the same policies isolate.
+fn shared(direction: Direction, policies: &[Key]) -> Chain {
+    let asked = policies.iter().map(|policy| Then::Ask(names::policy(direction, policy)));
+    let all = asked.chain([Then::Drop]);
+    let clauses = all.map(|then| Clause { who: Who::Anybody, at: At::Any, then }).collect();
+    Chain { direction, clauses }
+}
+
+/// Writes the chain of one policy.
+struct Writer<'a> {
+    inputs: &'a Inputs,
+    node: &'a str,
+    ipv4: bool,
+    direction: Direction,
+    key: &'a Key,
+    policy: &'a Policy,
+    model: &'a mut Model,
+}
+
+impl Writer<'_> {
+    fn write(mut self) {
+        let name = names::policy(self.direction, self.key);
+        let mut clauses = Vec::new();
+        for (n, allowed) in self.policy.allows(self.direction).unwrap_or_default().iter().enumerate() {
+            let mut at = self.numbers(allowed);
+            let named = self.named(&names::ports(&name, n), allowed);
+            match self.direction {
+                Direction::Ingress => at.extend(named),
+                // The endpoint of a peer says already whose it is.
+                Direction::Egress => clauses.extend(named.map(|at| allow(Who::Anybody, at))),
+            }
+            if at.is_empty() {
+                continue;
+            }
+            let who = self.who(&names::peers(&name, n), allowed);
+            let pairs = at.into_iter().flat_map(|at| who.iter().map(move |who| (who.clone(), at.clone())));
+            clauses.extend(pairs.map(|(who, at)| allow(who, at)));
+        }
+        self.model.chains.insert(name, Chain { direction: self.direction, clauses });
+    }
+
+    /// Who is on the other side: pods in one set, and blocks of addresses.
+    fn who(&mut self, set: &str, allowed: &Allowed) -> Vec<Who> {
+        let Some(peers) = &allowed.peers else { return vec![Who::Anybody] };
+        let pods = self.pods(peers);
+        let addresses = pods.iter().flat_map(|(_, pod)| &pod.addresses).copied();
+        let addresses: BTreeSet<IpAddr> =
+            addresses.filter(|address| address.is_ipv4() == self.ipv4).collect();
+        let mut who = Vec::new();
+        if peers.iter().any(|peer| matches!(peer, Peer::Pods { .. })) {
+            self.model.addresses.insert(set.to_owned(), addresses);
+            who.push(Who::In(set.to_owned()));
+        }
+        who.extend(peers.iter().filter_map(|peer| match peer {
+            Peer::Block { network, except } if network.is_ipv4() == self.ipv4 => {
+                Some(Who::Within { network: *network, except: except.clone() })
+            }
+            _ => None,
+        }));
+        who
+    }
+
+    fn numbers(&self, allowed: &Allowed) -> Vec<At> {
+        let Some(ports) = &allowed.ports else { return vec![At::Any] };
+        ports.iter().filter_map(number).collect()
+    }
+
+    /// Ports that have names are in one set.
+    fn named(&mut self, set: &str, allowed: &Allowed) -> Option<At> {
+        let ports = allowed.ports.as_ref()?;
+        if !ports.iter().any(|port| matches!(port.ports, Ports::Named(_))) {
+            return None;
+        }
+        let endpoints = self.endpoints(allowed, ports);
+        self.model.endpoints.insert(set.to_owned(), endpoints);
+        Some(At::In(set.to_owned()))
+    }
+
+    /// What pods have under the names: those that are connected to.
+    fn endpoints(&self, allowed: &Allowed, ports: &[Port]) -> BTreeSet<Endpoint> {
+        let pods: Vec<(&Key, &Pod)> = match (self.direction, &allowed.peers) {
+            (Direction::Egress, Some(peers)) => self.pods(peers),
+            (Direction::Egress, None) => self.inputs.pods.iter().collect(),
+            (Direction::Ingress, _) => {
+                let selected = |key: &Key, pod: &Pod| {
+                    key.namespace == self.key.namespace
+                        && pod.node == self.node
+                        && self.policy.pods.matches(&pod.labels)
+                };
+                self.inputs.pods.iter().filter(|(key, pod)| selected(key, pod)).collect()
+            }
+        };
+        pods.into_iter().flat_map(|(_, pod)| self.endpoints_of(pod, ports)).collect()
+    }
+
+    fn endpoints_of(&self, pod: &Pod, ports: &[Port]) -> Vec<Endpoint> {
+        let wanted = |name: &str, protocol| {
+            ports.iter().any(|port| port.protocol == protocol && port.ports == Ports::Named(name.into()))
+        };
+        let found = pod.ports.iter().filter(|port| wanted(&port.name, port.protocol));
+        let addresses = || pod.addresses.iter().filter(|address| address.is_ipv4() == self.ipv4);
+        let endpoint = |port: &NamedPort, address: &IpAddr| Endpoint {
+            address: *address,
+            protocol: port.protocol,
+            port: port.number,
+        };
+        found.flat_map(|port| addresses().map(move |address| endpoint(port, address))).collect()
+    }
+
+    fn pods(&self, peers: &[Peer]) -> Vec<(&Key, &Pod)> {
+        let is_peer = |key: &Key, pod: &Pod| peers.iter().any(|peer| self.is(peer, key, pod));
+        self.inputs.pods.iter().filter(|(key, pod)| is_peer(key, pod)).collect()
+    }
+
+    fn is(&self, peer: &Peer, key: &Key, pod: &Pod) -> bool {
+        let Peer::Pods { pods, namespaces } = peer else { return false };
+        let within = match namespaces {
+            None => key.namespace == self.key.namespace,
+            Some(selector) => {
+                self.inputs.namespaces.get(&key.namespace).is_some_and(|labels| selector.matches(labels))
+            }
+        };
+        within && pods.matches(&pod.labels)
+    }
+}
+
+fn allow(who: Who, at: At) -> Clause {
+    Clause { who, at, then: Then::Allow }
+}
+
+fn number(port: &Port) -> Option<At> {
+    match port.ports {
+        Ports::Any => Some(At::AnyOf(port.protocol)),
+        Ports::Numbers(first, last) => Some(At::Numbers(port.protocol, first, last)),
+        Ports::Named(_) => None,
+    }
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.who {
+            Who::Anybody => {}
+            Who::In(set) => write!(out, "@{set} ")?,
+            Who::Within { network, except } if except.is_empty() => write!(out, "{network} ")?,
+            Who::Within { network, except } => {
+                let except: Vec<String> = except.iter().map(Cidr::to_string).collect();
+                write!(out, "{network} but {} ", except.join(" "))?;
+            }
+        }
+        match &self.at {
+            At::Any => {}
+            At::AnyOf(protocol) => write!(out, "{protocol} ")?,
+            At::Numbers(protocol, first, last) if first == last => write!(out, "{protocol} {first} ")?,
+            At::Numbers(protocol, first, last) => write!(out, "{protocol} {first}-{last} ")?,
+            At::In(set) => write!(out, "at @{set} ")?,
+        }
+        match &self.then {
+            Then::Allow => out.write_str("allow"),
+            Then::Ask(chain) => write!(out, "ask {chain}"),
+            Then::Drop => out.write_str("drop"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! One thing at a time.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use corten_api::{Value, value};
+
+use crate::world::{OUTSIDE, World, gone};
+
+fn two() -> World {
+    let mut world = World::new();
+    world.namespace("n", value!({}));
+    world.pod("n", "a", value!({"app": "a"}));
+    world.pod("n", "b", value!({"app": "b"}));
+    world.enforce();
+    world
+}
+
+#[test]
+fn a_pod_that_nothing_selects_is_open_and_one_that_is_selected_is_not() {
+    let mut world = two();
+    let b = world.pods["b"].address;
+    assert!(world.pods["a"].reaches(b, 80));
+    assert!(world.is_reached_from_outside("b", 80));
+    world.policy("n", "deny", value!({"podSelector": {"matchLabels": {"app": "b"}}}));
+    world.enforce();
+    assert!(!world.pods["a"].reaches(b, 80));
+    assert!(!world.is_reached_from_outside("b", 80));
+    assert!(world.pods["b"].reaches(world.pods["a"].address, 80), "it may still ask, and is answered");
+    assert!(world.pods["b"].reaches(b, 80), "nobody can keep a pod from itself");
+}
+
+#[test]
+fn blocks_have_exceptions() {
+    let mut world = two();
+    let block = |except: Value| {
+        value!({"podSelector": {"matchLabels": {"app": "b"}}, "ingress": [
+            {"from": [{"ipBlock": {"cidr": "192.0.2.0/24", "except": (except)}}], "ports": [{"port": 80}]},
+        ]})
+    };
+    world.policy("n", "p", block(value!([])));
+    world.enforce();
+    assert!(world.is_reached_from_outside("b", 80));
+    assert!(!world.is_reached_from_outside("b", 81));
+    world.policy("n", "p", block(value!(["192.0.2.2/32"])));
+    world.enforce();
+    assert!(!world.is_reached_from_outside("b", 80));
+}
+
+#[test]
+fn what_leaves_is_judged_too_by_ranges_of_ports() {
+    let mut world = two();
+    let a = value!({"matchLabels": {"app": "a"}});
+    world.policy(
+        "n",
+        "p",
+        value!({"podSelector": (a), "policyTypes": ["Egress"], "egress": [
+            {"to": [{"ipBlock": {"cidr": "192.0.2.2/32"}}], "ports": [{"port": 70, "endPort": 80}]},
+        ]}),
+    );
+    world.enforce();
+    let (outside, b) = (OUTSIDE.parse().unwrap(), world.pods["b"].address);
+    assert!(world.pods["a"].reaches(outside, 80));
+    assert!(!world.pods["a"].reaches(outside, 81));
+    assert!(!world.pods["a"].reaches(b, 80));
+    assert!(world.pods["b"].reaches(world.pods["a"].address, 80), "it is not isolated in this direction");
+}
+
+#[test]
+fn a_named_port_follows_the_pod() {
+    let mut world = two();
+    let web =
+        value!({"podSelector": {"matchLabels": {"app": "b"}}, "ingress": [{"ports": [{"port": "web"}]}]});
+    world.policy("n", "p", web);
+    world.enforce();
+    let b = world.pods["b"].address;
+    assert!(world.pods["a"].reaches(b, 80));
+    assert!(!world.pods["a"].reaches(b, 81));
+}
+
+#[test]
+fn connections_stay_and_rules_outlive_the_process() {
+    let mut world = two();
+    let b = world.pods["b"].address;
+    let mut connection = world.pods["a"].connect(b, 80);
+    world.policy("n", "deny", value!({"podSelector": {}}));
+    world.enforce();
+    connection.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    connection.write_all(b"!").unwrap();
+    connection.read_exact(&mut [0]).unwrap();
+    world.restart();
+    assert!(!world.pods["a"].reaches(b, 80), "before the new process has said anything");
+    world.enforce();
+    assert!(!world.pods["a"].reaches(b, 80));
+    let policy = value!({"metadata": {"namespace": "n", "name": "deny"}, "spec": {"podSelector": {}}});
+    world.inputs.policy(&gone(&policy));
+    world.enforce();
+    assert!(world.pods["a"].reaches(b, 80));
+}

@@ -1,0 +1,195 @@
+//! A cluster with one real node of this machine, and the pods that tests run on it.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use corten_testkit::{Client, Containerd, DataDirectory, Server, busybox_archive, corten_binary};
+use serde_json::{Value, json};
+
+use crate::eventually;
+
+/// Where the pods of tests are.
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A cluster with one real node and the image it needs.
+pub struct Node {
+    pub server: Server,
+    pub directory: DataDirectory,
+    pub name: String,
+    containerd: Option<Containerd>,
+    /// Of every pod that ever was.
+    uids: Mutex<Vec<String>>,
+}
+
+/// What runs the containers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    Native,
+    Containerd,
+}
+
+impl Node {
+    pub fn start(name: &str, runtime: Runtime) -> Node {
+        let directory = DataDirectory::new();
+        let containerd = match runtime {
+            Runtime::Native => None,
+            Runtime::Containerd => Some(Containerd::start()),
+        };
+        let mut import = Command::new(corten_binary())
+            .args(["image", "import", "--data-dir"])
+            .arg(directory.path())
+            .arg("-")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("images can be imported");
+        let mut input = import.stdin.take().expect("input is piped");
+        input.write_all(&busybox_archive()).expect("the archive is read");
+        drop(input);
+        assert!(import.wait().expect("the import ends").success());
+        let word = if containerd.is_some() { "containerd" } else { "native" };
+        let name = format!("{name}-{word}-{}", std::process::id());
+        let server = Node::serve(&directory, &name, containerd.as_ref());
+        Node { server, directory, name, containerd, uids: Mutex::default() }
+    }
+
+    fn serve(directory: &DataDirectory, name: &str, containerd: Option<&Containerd>) -> Server {
+        let manifests = directory.path().join("manifests").display().to_string();
+        let endpoint = containerd.map(Containerd::endpoint);
+        let mut arguments = vec![
+            "--node-name",
+            name,
+            "--kubelet-port",
+            "0",
+            "--healthz-port",
+            "0",
+            "--pod-manifest-path",
+            &manifests,
+        ];
+        match &endpoint {
+            Some(endpoint) => arguments.extend(["--container-runtime-endpoint", endpoint]),
+            None => arguments.extend(["--pod-network", "none"]),
+        }
+        let server = Server::try_start(directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
+        let client = server.client();
+        eventually("the node is ready", || {
+            let node = client.get(format!("/api/v1/nodes/{name}"));
+            node.status == 200 && condition(&node.expect(200), "Ready") == "True"
+        });
+        eventually("the default account", || {
+            client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
+        });
+        server
+    }
+
+    pub fn client(&self) -> &Client {
+        self.server.client()
+    }
+
+    /// The process dies and another takes its place.
+    pub fn replace(&mut self) {
+        self.server.kill_9();
+        self.server = Node::serve(&self.directory, &self.name, self.containerd.as_ref());
+    }
+
+    pub fn create(&self, pod: &Value) {
+        let made = self.client().post(PODS, pod).expect(201);
+        let uid = made["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
+        self.uids.lock().expect("nobody fails with it").push(uid);
+    }
+
+    pub fn pod(&self, name: &str) -> Value {
+        self.client().get(format!("{PODS}/{name}")).expect(200)
+    }
+
+    pub fn log(&self, pod: &str, container: &str) -> String {
+        let uid = self.pod(pod)["metadata"]["uid"].as_str().expect("pods have uids").to_owned();
+        let path = format!("/var/log/pods/default_{pod}_{uid}/{container}/0.log");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Whether any pod that ever was has a cgroup.
+    fn has_cgroup(&self) -> bool {
+        let uids = self.uids.lock().expect("nobody fails with it");
+        uids.iter().any(|uid| cgroups(Path::new("/sys/fs/cgroup"), &format!("pod{uid}"), 4))
+    }
+
+    /// Deletes every pod; then nothing of any is left.
+    pub fn end(&self) {
+        let client = self.client();
+        for pod in items(client) {
+            let name = pod["metadata"]["name"].as_str().expect("pods have names");
+            client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+        }
+        eventually("all pods are gone", || items(client).is_empty());
+        let empty = |path: &str| {
+            std::fs::read_dir(self.directory.path().join(path))
+                .is_ok_and(|mut entries| entries.next().is_none())
+        };
+        let places = ["kubelet/pods", "runtime/sandboxes", "runtime/containers"];
+        for place in places.iter().take(if self.containerd.is_some() { 1 } else { 3 }) {
+            eventually(&format!("nothing is left in {place}"), || empty(place));
+        }
+        if let Some(containerd) = &self.containerd {
+            assert_eq!(containerd.containers(), "", "containers are left");
+        }
+        eventually("no cgroup is left", || !self.has_cgroup());
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts can be read");
+        assert!(!mounts.contains(&self.directory.path().display().to_string()), "mounts are left:\n{mounts}");
+    }
+}
+
+impl Drop for Node {
+    /// A test that failed leaves no containers behind either.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for pod in items(self.server.client()) {
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                self.server.client().delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+            }
+            std::thread::sleep(std::time::Duration::from_secs(4));
+        }
+    }
+}
+
+pub fn items(client: &Client) -> Vec<Value> {
+    client.get(PODS).expect(200)["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// Whether a cgroup of this name is below a folder.
+fn cgroups(folder: &Path, name: &str, depth: u32) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir() && !path.is_symlink());
+    folders.any(|path| path.ends_with(name) || depth > 0 && cgroups(&path, name, depth - 1))
+}
+
+pub fn condition(object: &Value, kind: &str) -> String {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found =
+        conditions.iter().find(|c| c["type"] == kind).and_then(|c| c["status"].as_str().map(str::to_owned));
+    found.unwrap_or_default()
+}
+
+pub fn container(name: &str, script: &str) -> Value {
+    json!({
+        "name": name, "image": "busybox", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script],
+    })
+}
+
+pub fn pod(name: &str, policy: &str, containers: &[Value]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": containers},
+    })
+}
+
+/// Everything that was told about a pod.
+pub fn events(client: &Client, pod: &str) -> String {
+    let list = client.get("/api/v1/namespaces/default/events").expect(200);
+    let about = list["items"].as_array().cloned().unwrap_or_default();
+    let about = about.iter().filter(|event| event["involvedObject"]["name"] == pod);
+    about.map(|event| format!("{}\n", event["message"].as_str().unwrap_or_default())).collect()
+}

@@ -1,0 +1,237 @@
+//! Three machines become one cluster: nodes join by a token, their pods reach each other and find each other by name, and
+//! a node that falls silent is given up and taken back.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use corten_e2e::{Machine, Switch, eventually};
+use corten_testkit::{Client, DataDirectory, Server, busybox_archive, corten_binary};
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// A node in a process of its own.
+struct Agent {
+    name: &'static str,
+    directory: DataDirectory,
+    child: Child,
+}
+
+impl Agent {
+    /// Joins with a token, or comes back without one.
+    fn start(
+        machine: &Machine,
+        name: &'static str,
+        directory: DataDirectory,
+        url: &str,
+        token: &str,
+    ) -> Agent {
+        let child = machine.run(|| {
+            let mut command = Command::new(corten_binary());
+            command.args(["agent", "--server", url, "--node-name", name, "--pod-manifest-path", ""]);
+            command.arg("--data-dir").arg(directory.path());
+            if !token.is_empty() {
+                command.args(["--token", token]);
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the agent's process starts")
+        });
+        Agent { name, directory, child }
+    }
+
+    fn kill_9(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn with_image() -> DataDirectory {
+    let directory = DataDirectory::new();
+    let mut import = Command::new(corten_binary())
+        .args(["image", "import", "--data-dir"])
+        .arg(directory.path())
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("images can be imported");
+    let mut input = import.stdin.take().expect("input is piped");
+    input.write_all(&busybox_archive()).expect("the archive is read");
+    drop(input);
+    assert!(import.wait().expect("the import ends").success());
+    directory
+}
+
+fn corten(arguments: &[&str], directory: &DataDirectory) -> String {
+    let output = Command::new(corten_binary())
+        .args(arguments)
+        .arg("--data-dir")
+        .arg(directory.path())
+        .output()
+        .expect("corten runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+fn ready(client: &Client, node: &str) -> String {
+    let node = client.get(format!("/api/v1/nodes/{node}"));
+    if node.status != 200 {
+        return "missing".to_owned();
+    }
+    let node = node.expect(200);
+    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|c| c["type"] == "Ready").and_then(|c| c["status"].as_str());
+    found.unwrap_or("unsaid").to_owned()
+}
+
+fn pod(name: &str, node: &str, script: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{
+                "name": "main", "image": "busybox", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script],
+            }],
+        },
+    })
+}
+
+fn get(client: &Client, name: &str) -> Value {
+    client.get(format!("{PODS}/{name}")).expect(200)
+}
+
+fn running(client: &Client, name: &str) -> String {
+    eventually(&format!("{name} runs"), || get(client, name)["status"]["phase"] == "Running");
+    get(client, name)["status"]["podIP"].as_str().expect("it has an address").to_owned()
+}
+
+/// What a pod printed until it ended, as the API server tells it.
+fn said(client: &Client, name: &str, node: &str, script: &str) -> String {
+    client.post(PODS, &pod(name, node, script)).expect_status(201);
+    eventually(&format!("{name} has ended"), || {
+        matches!(get(client, name)["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    });
+    log(client, name)
+}
+
+/// Through the kubelet of its node, which shows a certificate of the cluster's.
+fn log(client: &Client, name: &str) -> String {
+    let path = format!("{PODS}/{name}/log");
+    eventually(&format!("the log of {name} can be read"), || client.get(&path).status == 200);
+    String::from_utf8(client.get(&path).body).expect("logs are text")
+}
+
+fn end(client: &Client) {
+    let list = || client.get(PODS).expect(200)["items"].as_array().cloned().unwrap_or_default();
+    for pod in list() {
+        let name = pod["metadata"]["name"].as_str().expect("pods have names");
+        client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+    }
+    eventually("all pods are gone", || list().is_empty());
+}
+
+#[test]
+fn three_machines_become_one_cluster() {
+    let switch = Switch::new();
+    let machines = [switch.machine(1), switch.machine(2), switch.machine(3)];
+    let [first, second, third] = &machines;
+    first.run(|| {
+        let directory = with_image();
+        let arguments = [
+            "--node-name",
+            "n1",
+            "--bind-address",
+            "0.0.0.0",
+            "--pod-manifest-path",
+            "",
+            "--node-monitor-grace-period",
+            "12s",
+        ];
+        let server = Server::try_start(&directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
+        let client = server.client();
+        let url = server.url().replace("127.0.0.1", "192.0.2.1");
+        let token = corten(&["token", "create", "--ttl", "10m", "--description", "for the test"], &directory);
+        let token = token.trim();
+        assert!(corten(&["token", "list"], &directory).contains("for the test"));
+        let _second = Agent::start(second, "n2", with_image(), &url, token);
+        let mut agent = Agent::start(third, "n3", with_image(), &url, token);
+        for node in ["n1", "n2", "n3"] {
+            eventually(&format!("{node} is ready"), || ready(client, node) == "True");
+        }
+        // The token is not needed any more.
+        let id =
+            token.rsplit("::").next().and_then(|bare| bare.split('.').next()).expect("a token has an id");
+        assert!(corten(&["token", "delete", id], &directory).contains("deleted"));
+        eventually("the default account", || {
+            client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
+        });
+
+        pods_reach_each_other(client);
+        survives_its_agent(client, &mut agent, third, &url);
+        is_given_up_and_taken_back(client, &switch, third);
+        end(client);
+    });
+}
+
+fn pods_reach_each_other(client: &Client) {
+    let serve = "echo hello from $(hostname) > /tmp/index.html; exec busybox httpd -f -p 8080 -h /tmp";
+    client.post(PODS, &pod("web", "n2", serve)).expect_status(201);
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    client.post(SERVICES, &service).expect_status(201);
+    let address = running(client, "web");
+    for (name, node) in [("from-1", "n1"), ("from-2", "n2"), ("from-3", "n3")] {
+        let script = format!(
+            "for i in $(busybox seq 100); do
+                 wget -T 2 -q -O - http://{address}:8080/ && break; sleep 0.2; done
+             for i in $(busybox seq 100); do wget -T 2 -q -O - http://web/ && break; sleep 0.2; done
+             nslookup web.default.svc.cluster.local"
+        );
+        let said = said(client, name, node, &script);
+        assert_eq!(
+            said.matches("hello from web").count(),
+            2,
+            "directly and by its name, from {node}:\n{said}"
+        );
+        assert!(said.contains("Name:\tweb.default.svc.cluster.local"), "from {node}:\n{said}");
+    }
+}
+
+/// An agent is killed: its pods go on, and its successor finds them and needs no invitation.
+fn survives_its_agent(client: &Client, agent: &mut Agent, machine: &Machine, url: &str) {
+    client.post(PODS, &pod("lasting", "n3", "sleep 600")).expect_status(201);
+    running(client, "lasting");
+    let before = get(client, "lasting")["status"]["containerStatuses"][0]["containerID"].clone();
+    agent.kill_9();
+    *agent = Agent::start(machine, agent.name, agent.directory.clone(), url, "");
+    let said = said(client, "after", "n3", "wget -T 2 -q -O - http://web/");
+    assert!(said.contains("hello from web"), "{said}");
+    let after = get(client, "lasting");
+    assert_eq!(after["status"]["containerStatuses"][0]["containerID"], before);
+    assert_eq!(after["status"]["phase"], "Running");
+}
+
+/// A node that is cut off is not ready until it is back, and its pods go on meanwhile.
+fn is_given_up_and_taken_back(client: &Client, switch: &Switch, machine: &Machine) {
+    switch.set_connected(machine, false);
+    eventually("the node is given up", || ready(client, "n3") == "Unknown");
+    eventually("it is tainted", || {
+        let node = client.get("/api/v1/nodes/n3").expect(200);
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().any(|taint| taint["key"] == "node.kubernetes.io/unreachable")
+    });
+    switch.set_connected(machine, true);
+    eventually("the node is taken back", || ready(client, "n3") == "True");
+    assert_eq!(get(client, "lasting")["status"]["phase"], "Running");
+}

@@ -1,0 +1,266 @@
+//! Services in front of real containers: who answers at their addresses, from pods and from the node, also while the
+//! server is replaced. Each cluster has a network of its own.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use corten_e2e::eventually;
+use corten_net::namespace::Namespace;
+use corten_net::route::{Change, Route, Routing, Veth};
+use corten_sys::namespaces::new_network;
+use corten_testkit::{DataDirectory, Server, Tool, busybox_archive, corten_binary};
+use serde_json::{Value, json};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const NODE: &str = "192.0.2.1";
+
+/// Runs a test in a network that looks like a machine's: an address, and a way out that leads nowhere.
+fn in_own_network(test: impl FnOnce() + Send) {
+    let (machine, outside): (Namespace, Namespace) =
+        (new_network().expect("this needs root").into(), new_network().expect("this needs root").into());
+    let prepare = || -> io::Result<()> {
+        let mut routing = Routing::open(&machine)?;
+        let (name, peer) = ("eth0", "out");
+        let hardware = [2, 0, 0, 0, 0, 2];
+        routing.add_veth(&Veth {
+            name,
+            mtu: 1500,
+            peer,
+            peer_namespace: &outside,
+            peer_hardware: hardware,
+        })?;
+        for link in ["lo", "eth0"] {
+            let index = routing.link(link)?.expect("the link is there").index;
+            routing.change_link(index, Change { up: true, ..Change::default() })?;
+        }
+        let link = routing.link("eth0")?.expect("the link is there").index;
+        routing.add_address(link, format!("{NODE}/24").parse().expect("an address"))?;
+        let destination = "0.0.0.0/0".parse().expect("a network");
+        let gateway = "192.0.2.2".parse().ok();
+        routing.set_route(&Route { destination, gateway, link, source: None })
+    };
+    prepare().expect("the network is made");
+    machine
+        .run(|| {
+            test();
+            Ok(())
+        })
+        .expect("the test runs to its end");
+}
+
+/// A cluster of one real node.
+struct Cluster {
+    server: Server,
+    directory: DataDirectory,
+    name: String,
+}
+
+impl Cluster {
+    fn start(name: &str) -> Cluster {
+        let directory = DataDirectory::new();
+        let mut import = Command::new(corten_binary())
+            .args(["image", "import", "--data-dir"])
+            .arg(directory.path())
+            .arg("-")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("images can be imported");
+        let mut input = import.stdin.take().expect("input is piped");
+        input.write_all(&busybox_archive()).expect("the archive is read");
+        drop(input);
+        assert!(import.wait().expect("the import ends").success());
+        let name = format!("{name}-{}", std::process::id());
+        let server = Cluster::serve(&directory, &name);
+        Cluster { server, directory, name }
+    }
+
+    fn serve(directory: &DataDirectory, name: &str) -> Server {
+        let arguments = ["--node-name", name, "--kubelet-port", "0"];
+        let server = Server::try_start(directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
+        let client = server.client();
+        eventually("the default account", || {
+            client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
+        });
+        server
+    }
+
+    /// Another process takes the place of one that died.
+    fn replace(&mut self) {
+        self.server = Cluster::serve(&self.directory, &self.name);
+    }
+
+    /// Pods that answer every request with their name, and a Service in front of them; its address and node port.
+    fn web(&self, replicas: u32) -> (SocketAddr, SocketAddr) {
+        let script = "echo -n $(hostname) > /tmp/index.html; exec busybox httpd -f -p 8080 -h /tmp";
+        let deployment = json!({
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [{
+                            "name": "web", "image": "busybox", "imagePullPolicy": "Never",
+                            "command": ["sh", "-c", script],
+                            "readinessProbe": {"httpGet": {"port": 8080, "path": "/index.html"}, "periodSeconds": 1},
+                        }],
+                    },
+                },
+            },
+        });
+        let client = self.server.client();
+        client.post(DEPLOYMENTS, &deployment).expect_status(201);
+        let service = json!({
+            "metadata": {"name": "web"},
+            "spec": {
+                "type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}],
+            },
+        });
+        let made = client.post(SERVICES, &service).expect(201);
+        let address = |ip: &str, port: &Value| {
+            let port = port.as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
+            SocketAddr::new(ip.parse().expect("an address"), port)
+        };
+        let cluster_ip = made["spec"]["clusterIP"].as_str().expect("services have addresses");
+        (address(cluster_ip, &json!(80)), address(NODE, &made["spec"]["ports"][0]["nodePort"]))
+    }
+
+    /// What the node says to load balancers that ask whether it has pods of the Service.
+    fn told_load_balancers(&self) -> String {
+        let client = self.server.client();
+        let service = json!({
+            "metadata": {"name": "balanced"},
+            "spec": {
+                "type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": {"app": "web"},
+                "ports": [{"port": 80, "targetPort": 8080}],
+            },
+        });
+        client.post(SERVICES, &service);
+        let made = client.get(format!("{SERVICES}/balanced")).expect(200);
+        let port = made["spec"]["healthCheckNodePort"].as_u64().and_then(|port| u16::try_from(port).ok());
+        let to = SocketAddr::new(NODE.parse().expect("an address"), port.expect("a port"));
+        let mut said = String::new();
+        eventually("health is served", || {
+            said = asked(to)
+                .ok()
+                .and_then(|answer| answer.lines().next().map(str::to_owned))
+                .unwrap_or_default();
+            !said.is_empty()
+        });
+        said
+    }
+
+    fn scale(&self, replicas: u32) {
+        let patch = json!({"spec": {"replicas": replicas}});
+        let path = format!("{DEPLOYMENTS}/web");
+        self.server.client().patch(path, "application/merge-patch+json", &patch).expect_status(200);
+    }
+
+    /// A pod that does nothing, for others to look out of.
+    fn client_pod(&self) {
+        let pod = json!({
+            "metadata": {"name": "client"},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "main", "image": "busybox", "imagePullPolicy": "Never", "command": ["sleep", "3600"],
+                }],
+            },
+        });
+        let client = self.server.client();
+        client.post(PODS, &pod).expect_status(201);
+        eventually("the client runs", || {
+            client.get(format!("{PODS}/client")).expect(200)["status"]["phase"] == "Running"
+        });
+    }
+
+    /// Who answers a pod.
+    fn asked_by_pod(&self, to: SocketAddr) -> String {
+        let url = format!("http://{to}/index.html");
+        let kubectl = Tool::new("kubectl", &self.server);
+        let done = kubectl.run(&["exec", "client", "--", "busybox", "wget", "-T", "5", "-qO-", &url]);
+        assert!(done.status.success(), "{done:?}");
+        done.stdout
+    }
+
+    /// Deletes every pod, so that none outlives the test.
+    fn end(&self) {
+        let client = self.server.client();
+        client.delete(format!("{DEPLOYMENTS}/web?propagationPolicy=Background"));
+        client.delete(format!("{PODS}/client"));
+        eventually("all pods are gone", || {
+            client.get(PODS).expect(200)["items"].as_array().is_none_or(Vec::is_empty)
+        });
+    }
+}
+
+/// Who answers the node itself.
+fn asked_by_node(to: SocketAddr) -> io::Result<String> {
+    Ok(asked(to)?.rsplit("\r\n").next().unwrap_or_default().to_owned())
+}
+
+/// Everything that is answered to the node itself.
+fn asked(to: SocketAddr) -> io::Result<String> {
+    let patience = Duration::from_secs(5);
+    let mut stream = TcpStream::connect_timeout(&to, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    write!(stream, "GET /index.html HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Waits until so many different pods answer.
+fn eventually_answers(to: SocketAddr, pods: usize) {
+    eventually(&format!("{pods} pods answer at {to}"), || {
+        let answers: std::collections::BTreeSet<String> =
+            (0..20).filter_map(|_| asked_by_node(to).ok()).filter(|name| name.starts_with("web-")).collect();
+        answers.len() == pods
+    });
+}
+
+#[test]
+fn a_service_answers_from_pods_and_from_the_node() {
+    in_own_network(|| {
+        let cluster = Cluster::start("services");
+        cluster.client_pod();
+        let (service, node_port) = cluster.web(2);
+        eventually_answers(service, 2);
+        eventually_answers(node_port, 2);
+        assert!(cluster.asked_by_pod(service).starts_with("web-"));
+        assert!(cluster.asked_by_pod(node_port).starts_with("web-"));
+        assert_eq!(cluster.told_load_balancers(), "HTTP/1.0 200 OK");
+        cluster.scale(0);
+        eventually("nobody answers any more", || {
+            asked_by_node(service).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        });
+        eventually("load balancers are told", || {
+            cluster.told_load_balancers() == "HTTP/1.0 503 Service Unavailable"
+        });
+        cluster.end();
+    });
+}
+
+#[test]
+fn services_outlive_the_server() {
+    in_own_network(|| {
+        let mut cluster = Cluster::start("services-fault");
+        let (service, _) = cluster.web(2);
+        eventually_answers(service, 2);
+        cluster.server.kill_9();
+        for _ in 0..10 {
+            assert!(asked_by_node(service).expect("rules stay").starts_with("web-"));
+        }
+        cluster.replace();
+        assert!(asked_by_node(service).expect("rules are taken over").starts_with("web-"));
+        cluster.scale(1);
+        eventually_answers(service, 1);
+        cluster.end();
+    });
+}
