@@ -30,6 +30,19 @@ pub enum Runtime {
     Containerd,
 }
 
+/// Runs tests with every runtime: a module for each.
+#[macro_export]
+macro_rules! on_every_runtime {
+    ($($test:ident)*) => {
+        mod native {
+            $(#[test] fn $test() { super::$test($crate::pods::Runtime::Native); })*
+        }
+        mod containerd {
+            $(#[test] fn $test() { super::$test($crate::pods::Runtime::Containerd); })*
+        }
+    };
+}
+
 impl Node {
     pub fn start(name: &str, runtime: Runtime) -> Node {
         let directory = DataDirectory::new();
@@ -37,18 +50,7 @@ impl Node {
             Runtime::Native => None,
             Runtime::Containerd => Some(Containerd::start()),
         };
-        let mut import = Command::new(corten_binary())
-            .args(["image", "import", "--data-dir"])
-            .arg(directory.path())
-            .arg("-")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("images can be imported");
-        let mut input = import.stdin.take().expect("input is piped");
-        input.write_all(&busybox_archive()).expect("the archive is read");
-        drop(input);
-        assert!(import.wait().expect("the import ends").success());
+        import(directory.path());
         let word = if containerd.is_some() { "containerd" } else { "native" };
         let name = format!("{name}-{word}-{}", std::process::id());
         let server = Node::serve(&directory, &name, containerd.as_ref());
@@ -153,6 +155,23 @@ impl Drop for Node {
             std::thread::sleep(std::time::Duration::from_secs(4));
         }
     }
+}
+
+/// Makes the image of the tests be in a data directory.
+#[track_caller]
+pub fn import(directory: &Path) {
+    let mut import = Command::new(corten_binary())
+        .args(["image", "import", "--data-dir"])
+        .arg(directory)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("images can be imported");
+    let mut input = import.stdin.take().expect("input is piped");
+    input.write_all(&busybox_archive()).expect("the archive is read");
+    drop(input);
+    assert!(import.wait().expect("the import ends").success());
 }
 
 pub fn items(client: &Client) -> Vec<Value> {

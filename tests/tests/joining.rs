@@ -194,9 +194,9 @@ fn pods_reach_each_other(client: &Client) {
     for (name, node) in [("from-1", "n1"), ("from-2", "n2"), ("from-3", "n3")] {
         let script = format!(
             "for i in $(busybox seq 100); do
-                 wget -T 2 -q -O - http://{address}:8080/ && break; sleep 0.2; done
-             for i in $(busybox seq 100); do wget -T 2 -q -O - http://web/ && break; sleep 0.2; done
-             nslookup web.default.svc.cluster.local"
+                 busybox timeout 3 wget -q -O - http://{address}:8080/ && break; sleep 0.2; done
+             for i in $(busybox seq 100); do busybox timeout 3 wget -q -O - http://web/ && break; sleep 0.2; done
+             busybox nslookup web.default.svc.cluster.local"
         );
         let said = said(client, name, node, &script);
         assert_eq!(
@@ -215,7 +215,7 @@ fn survives_its_agent(client: &Client, agent: &mut Agent, machine: &Machine, url
     let before = get(client, "lasting")["status"]["containerStatuses"][0]["containerID"].clone();
     agent.kill_9();
     *agent = Agent::start(machine, agent.name, agent.directory.clone(), url, "");
-    let said = said(client, "after", "n3", "wget -T 2 -q -O - http://web/");
+    let said = said(client, "after", "n3", "busybox timeout 3 wget -q -O - http://web/");
     assert!(said.contains("hello from web"), "{said}");
     let after = get(client, "lasting");
     assert_eq!(after["status"]["containerStatuses"][0]["containerID"], before);

@@ -95,11 +95,12 @@ fn pods_find_each_other_by_name() {
             client.post(SERVICES, &service).expect_status(201);
         }
         let db = address(client, "db-0");
-        let script = "until nslookup db-0.db.default.svc.cluster.local >/dev/null 2>&1; do sleep 0.1; done
+        let script =
+            "until busybox nslookup db-0.db.default.svc.cluster.local >/dev/null 2>&1; do sleep 0.1; done
             cat /etc/resolv.conf
-            for name in web db db-0.db alias; do nslookup $name.default.svc.cluster.local; done
-            nslookup -type=srv _sql._tcp.db.default.svc.cluster.local
-            nslookup nobody.default.svc.cluster.local
+            for name in web db db-0.db alias; do busybox nslookup $name.default.svc.cluster.local; done
+            busybox nslookup -type=srv _sql._tcp.db.default.svc.cluster.local
+            busybox nslookup nobody.default.svc.cluster.local
             wget -q -O - http://web:1/ 2>&1
             wget -q -O - http://10.96.0.10:9153/metrics | tail -n 3";
         let said = said(client, "asker", script);

@@ -1,8 +1,8 @@
 //! Real containers: what becomes of pods on a node of this machine, with the runtime that is built in and with
 //! containerd. Nothing may be left of them in the end.
 
-use corten_e2e::eventually;
 use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, items, pod};
+use corten_e2e::{eventually, on_every_runtime};
 use corten_testkit::Tool;
 use serde_json::{Value, json};
 
@@ -170,17 +170,6 @@ fn classes_choose_handlers(runtime: Runtime) {
         events(node.client(), "unknown").contains("nobody-has-this")
     });
     node.end();
-}
-
-macro_rules! on_every_runtime {
-    ($($test:ident)*) => {
-        mod native {
-            $(#[test] fn $test() { super::$test(super::Runtime::Native); })*
-        }
-        mod containerd {
-            $(#[test] fn $test() { super::$test(super::Runtime::Containerd); })*
-        }
-    };
 }
 
 on_every_runtime! {

@@ -1,55 +1,25 @@
 //! Services in front of real containers: who answers at their addresses, from pods and from the node, also while the
-//! server is replaced. Each cluster has a network of its own.
+//! server is replaced. Each cluster has a machine of its own.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corten_e2e::eventually;
-use corten_net::namespace::Namespace;
-use corten_net::route::{Change, Route, Routing, Veth};
-use corten_sys::namespaces::new_network;
+use corten_e2e::{Switch, eventually};
 use corten_testkit::{DataDirectory, Server, Tool, busybox_archive, corten_binary};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Where the machine is.
 const NODE: &str = "192.0.2.1";
 
-/// Runs a test in a network that looks like a machine's: an address, and a way out that leads nowhere.
-fn in_own_network(test: impl FnOnce() + Send) {
-    let (machine, outside): (Namespace, Namespace) =
-        (new_network().expect("this needs root").into(), new_network().expect("this needs root").into());
-    let prepare = || -> io::Result<()> {
-        let mut routing = Routing::open(&machine)?;
-        let (name, peer) = ("eth0", "out");
-        let hardware = [2, 0, 0, 0, 0, 2];
-        routing.add_veth(&Veth {
-            name,
-            mtu: 1500,
-            peer,
-            peer_namespace: &outside,
-            peer_hardware: hardware,
-        })?;
-        for link in ["lo", "eth0"] {
-            let index = routing.link(link)?.expect("the link is there").index;
-            routing.change_link(index, Change { up: true, ..Change::default() })?;
-        }
-        let link = routing.link("eth0")?.expect("the link is there").index;
-        routing.add_address(link, format!("{NODE}/24").parse().expect("an address"))?;
-        let destination = "0.0.0.0/0".parse().expect("a network");
-        let gateway = "192.0.2.2".parse().ok();
-        routing.set_route(&Route { destination, gateway, link, source: None })
-    };
-    prepare().expect("the network is made");
-    machine
-        .run(|| {
-            test();
-            Ok(())
-        })
-        .expect("the test runs to its end");
+/// Runs a test on a machine of its own.
+fn on_a_machine(test: impl FnOnce() + Send) {
+    let switch = Switch::new();
+    switch.machine(1).run(test);
 }
 
 /// A cluster of one real node.
@@ -227,7 +197,7 @@ fn eventually_answers(to: SocketAddr, pods: usize) {
 
 #[test]
 fn a_service_answers_from_pods_and_from_the_node() {
-    in_own_network(|| {
+    on_a_machine(|| {
         let cluster = Cluster::start("services");
         cluster.client_pod();
         let (service, node_port) = cluster.web(2);
@@ -249,7 +219,7 @@ fn a_service_answers_from_pods_and_from_the_node() {
 
 #[test]
 fn services_outlive_the_server() {
-    in_own_network(|| {
+    on_a_machine(|| {
         let mut cluster = Cluster::start("services-fault");
         let (service, _) = cluster.web(2);
         eventually_answers(service, 2);

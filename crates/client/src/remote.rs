@@ -1,6 +1,7 @@
 //! A server over the network: TLS with the certificates or the token of a kubeconfig.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use corten_api::{Status, Value, json, meta};
@@ -13,13 +14,17 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
 use crate::transport::{EventStream, Transport, WatchEvent, WatchRequest};
+
+/// How long a server may say nothing before it is asked whether it is there, and how long it has to say so.
+const SILENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no way to a server.
 #[derive(Debug, thiserror::Error)]
@@ -97,10 +102,24 @@ impl Remote {
     }
 }
 
+/// Connections that notice when nobody is at the other end any more: a request that waits for a server that was cut off
+/// fails, and the next one finds its own way.
 fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>> {
-    let connector =
-        HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions().build();
-    HttpClient::builder(TokioExecutor::new()).build(connector)
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(PATIENCE));
+    tcp.set_keepalive(Some(SILENCE));
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_all_versions()
+        .wrap_connector(tcp);
+    HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(SILENCE)
+        .http2_keep_alive_timeout(PATIENCE)
+        .http2_keep_alive_while_idle(true)
+        .build(connector)
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, RemoteError> {

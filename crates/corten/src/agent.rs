@@ -13,7 +13,7 @@ use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
 use corten_kubelet::server::Shown;
-use corten_kubelet::{Options, Parts, server};
+use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
 use corten_net::Across;
 use corten_net::peers::Between;
 use corten_pki::{Authority, IssuedCert, LeafRequest, LeafUsage, Sans};
@@ -24,7 +24,7 @@ use crate::dns::{self, DnsOptions};
 use crate::pod_network::BuiltIn;
 use crate::{network_policy, node_runtime, peers};
 
-pub(crate) use alone::{Args, run};
+pub(crate) use alone::{Args, certify, run};
 pub(crate) use settings::between;
 
 pub(crate) const AGENT: &str = "kubelet/v1.37.0";
@@ -98,8 +98,7 @@ pub(crate) async fn start(
             node_runtime::native(&options.data_dir, network, clock.clone()).await?
         }
     };
-    let manifests = options.flags.manifests()?;
-    let configuration = options.flags.configuration()?;
+    let (manifests, configuration) = (options.flags.manifests()?, options.flags.configuration()?);
     let Standing { client, certificate, client_ca_pem } = standing;
     let api = server::Options {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port),
@@ -111,7 +110,11 @@ pub(crate) async fn start(
     };
     let api = server::bind(&api).await.context("serving the kubelet's API")?;
     let shown = api.shown();
-    let names = DnsOptions { addresses: options.cluster_dns.clone(), domain: options.cluster_domain.clone() };
+    let names = DnsOptions {
+        addresses: options.cluster_dns.clone(),
+        domain: options.cluster_domain.clone(),
+        node: options.address,
+    };
     match options.dns {
         true => dns::start(manager, names)?,
         false => dns::let_go(),
@@ -131,6 +134,7 @@ pub(crate) async fn start(
         cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: options.cluster_domain,
         manifests,
+        node: KubeletNode::of(&configuration),
         configuration: Some(configuration.tree()),
         ..Options::default()
     };

@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use corten_kubelet::configuration::{Configuration, field_of_flag};
 use corten_kubelet::{ManifestUrl, Manifests};
 
+use crate::kubelet;
 use crate::server::parse_duration;
 
 #[derive(clap::Args, Clone)]
@@ -20,6 +21,10 @@ pub(crate) struct AgentFlags {
     /// The socket of the runtime's image service, if it is another.
     #[arg(long, requires = "container_runtime_endpoint")]
     pub(crate) image_service_endpoint: Option<String>,
+    /// A KubeletConfiguration: how many pods the node takes, what it reserves, when it evicts, and the like. What flags of
+    /// this command say counts more.
+    #[arg(long)]
+    kubelet_config: Option<PathBuf>,
     /// Manifests of pods to run on this node, in a directory or a file; empty for none.
     #[arg(long, default_value = "/etc/kubernetes/manifests", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pod_manifest_path: PathBuf,
@@ -51,26 +56,30 @@ const EVICTION_HARD: (&str, &str) = (
 );
 
 impl AgentFlags {
-    /// Where the kubelet's health is asked for.
-    pub(crate) fn health(&self) -> Option<SocketAddr> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
-        (self.healthz_port != 0).then_some(address)
-    }
-
-    /// How the kubelet is configured: what its flags say over what holds here.
+    /// How the kubelet is configured: what its flags say over what its file says, or else over what holds here.
     pub(crate) fn configuration(&self) -> anyhow::Result<Configuration> {
-        let mut configuration = Configuration::default();
+        let (mut configuration, unless_said) = match &self.kubelet_config {
+            Some(path) => (kubelet::read(path)?, None),
+            None => (Configuration::default(), Some(EVICTION_HARD)),
+        };
         let given = self.kubelet_arg.iter().map(|text| {
             text.split_once('=').with_context(|| format!("--kubelet-arg: {text} is no FLAG=VALUE"))
         });
         let given = given.collect::<anyhow::Result<Vec<_>>>()?;
-        for (flag, value) in [EVICTION_HARD].into_iter().chain(given) {
+        for (flag, value) in unless_said.into_iter().chain(given) {
             let field = field_of_flag(flag.trim_start_matches('-'));
             let field = field.with_context(|| format!("--kubelet-arg: a kubelet has no flag {flag}"))?;
             configuration.set_flag(field, value).context("--kubelet-arg")?;
         }
-        configuration.validate().context("--kubelet-arg")?;
+        configuration.complete();
+        configuration.validate().context("the kubelet cannot be configured like this")?;
         Ok(configuration)
+    }
+
+    /// Where the kubelet's health is asked for.
+    pub(crate) fn health(&self) -> Option<SocketAddr> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
+        (self.healthz_port != 0).then_some(address)
     }
 
     /// Where static pods come from.

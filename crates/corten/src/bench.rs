@@ -26,10 +26,10 @@ enum What {
     Node(NodeArgs),
     /// Start a fresh API server and scheduler and have pods scheduled.
     Scheduler(SchedulerArgs),
-    /// Write rules for many Services, and connect through one.
-    Proxy(ProxyArgs),
     /// Ask a server of names that has a large cluster in memory.
     Dns(dns::Args),
+    /// Write rules for many Services, and connect through one.
+    Proxy(ProxyArgs),
     /// The bare TLS server that shows what this machine can do at most.
     #[command(hide = true)]
     RawServer { dir: PathBuf },
@@ -140,8 +140,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             What::Controllers(args) => controllers(args).await,
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
-            What::Proxy(args) => proxy(&args),
             What::Dns(args) => print(&dns::run(&args)?, args.json),
+            What::Proxy(args) => proxy(&args),
         }
     })
 }

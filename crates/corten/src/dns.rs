@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use corten_base::{Backoff, Clock};
-use corten_dns::{Bound, Dns, Options, PORT};
+use corten_dns::{Bound, Dns, MayAsk, Neighbours, Options, PORT, anybody};
 use corten_net::namespace::Namespace;
 use corten_reconcile::Manager;
 
@@ -27,11 +27,21 @@ pub(crate) struct DnsOptions {
     pub(crate) addresses: Vec<IpAddr>,
     /// What the cluster's names end in.
     pub(crate) domain: String,
+    /// The node's own address: where the rest of the cluster may ask too, as the service's endpoints say.
+    pub(crate) node: IpAddr,
+}
+
+#[derive(Clone)]
+struct Server {
+    dns: Arc<Dns>,
+    /// The addresses that the node has to have.
+    held: Vec<IpAddr>,
+    clock: Clock,
 }
 
 /// Answers from now on, until the manager ends.
 pub(crate) fn start(manager: &Manager, options: DnsOptions) -> anyhow::Result<()> {
-    let addresses = options.addresses.clone();
+    let (addresses, node) = (options.addresses.clone(), options.node);
     let options = Options {
         domain: options.domain,
         addresses: options.addresses,
@@ -41,8 +51,14 @@ pub(crate) fn start(manager: &Manager, options: DnsOptions) -> anyhow::Result<()
     let dns = Arc::new(Dns::new(&options, clock.clone()).context("--cluster-domain")?);
     let (following, caches) = (dns.clone(), manager.caches().clone());
     manager.spawn(async move { corten_dns::follow(&following, &caches).await });
-    for address in addresses.clone() {
-        manager.spawn(serve(dns.clone(), addresses.clone(), address, clock.clone()));
+    let server = Server { dns, held: addresses.clone(), clock };
+    for address in addresses {
+        manager.spawn(server.clone().serve(address, anybody()));
+    }
+    let neighbours = Arc::new(Neighbours::default());
+    neighbours.follow(manager.caches());
+    if !node.is_loopback() {
+        manager.spawn(server.serve(node, Arc::new(move |asker| neighbours.include(asker))));
     }
     Ok(())
 }
@@ -55,19 +71,25 @@ pub(crate) fn let_go() {
     }
 }
 
-async fn serve(dns: Arc<Dns>, held: Vec<IpAddr>, address: IpAddr, clock: Clock) {
-    let mut failures = 0;
-    loop {
-        match bind(&held, address).await {
-            Ok(bound) => {
-                tokio::join!(bound.serve(dns.clone()), figures::serve(dns, address, clock));
-                return;
-            }
-            Err(error) => {
-                failures += 1;
-                let reason = format!("{error:#}");
-                tracing::warn!(%address, reason, "names cannot be answered yet; --disable=dns leaves it to others");
-                clock.sleep(RETRY.delay(failures)).await;
+impl Server {
+    async fn serve(self, address: IpAddr, may_ask: MayAsk) {
+        let mut failures = 0;
+        loop {
+            match bind(&self.held, address).await {
+                Ok(bound) => {
+                    let figures = figures::serve(self.dns.clone(), address, may_ask.clone(), self.clock);
+                    tokio::join!(bound.serve(self.dns, may_ask), figures);
+                    return;
+                }
+                Err(error) => {
+                    failures += 1;
+                    let reason = format!("{error:#}");
+                    // Whoever has the port may keep it for good: said once is enough.
+                    if failures == 1 {
+                        tracing::warn!(%address, reason, "names cannot be answered here yet");
+                    }
+                    self.clock.sleep(RETRY.delay(failures)).await;
+                }
             }
         }
     }

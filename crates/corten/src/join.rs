@@ -18,7 +18,7 @@ use corten_base::{Backoff, Clock};
 use corten_client::{Client, Remote};
 use corten_pki::{Credentials, KubeconfigNames, parse_kubeconfig, write_kubeconfig};
 
-pub(crate) use certificates::{renewal, serving};
+pub(crate) use certificates::{is_good, renewal, serving};
 pub(crate) use invitation::{Invitation, fingerprint};
 pub(crate) use transport::Renewable;
 
@@ -30,21 +30,24 @@ pub(crate) struct Joining {
     /// `https://host:port`.
     pub(crate) server: String,
     /// Needed only once.
-    pub(crate) invitation: Option<Invitation>,
+    pub(crate) means: Option<Means>,
     pub(crate) node_name: String,
     /// Where what identifies this machine is kept.
-    pub(crate) folder: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+/// By what a machine may ask to become a node.
+pub(crate) enum Means {
+    Invitation(Invitation),
+    /// Those of somebody who may ask for nodes' certificates.
+    Credentials(Credentials),
 }
 
 impl Joining {
-    fn kubeconfig(&self) -> PathBuf {
-        self.folder.join("kubelet.kubeconfig")
-    }
-
     /// The way to the server as this node, which renews its certificate by itself for as long as `renew` runs.
     pub(crate) async fn join(self, clock: Clock) -> anyhow::Result<Joined> {
-        create_private(&self.folder)?;
-        let credentials = match known(&self.kubeconfig(), &self, &clock)? {
+        create_private(self.kubeconfig.parent().unwrap_or(Path::new(".")))?;
+        let credentials = match known(&self.kubeconfig, &self, &clock)? {
             Some(credentials) => credentials,
             None => self.bootstrap(&clock).await?,
         };
@@ -56,7 +59,7 @@ impl Joining {
 
     /// Becomes a node of the cluster.
     async fn bootstrap(&self, clock: &Clock) -> anyhow::Result<Credentials> {
-        let Some(invitation) = &self.invitation else {
+        let Some(means) = &self.means else {
             bail!(
                 "this machine is no node of {} yet; give --token, as `corten token create` prints it",
                 self.server
@@ -65,7 +68,10 @@ impl Joining {
         let mut failures = 0;
         loop {
             let attempt = async {
-                let known = discovery::discover(&self.server, invitation).await?;
+                let known = match means {
+                    Means::Invitation(invitation) => discovery::discover(&self.server, invitation).await?,
+                    Means::Credentials(credentials) => credentials.clone(),
+                };
                 let as_invited = Remote::new(&known)?;
                 let client = Client::new(Arc::new(as_invited), AGENT);
                 certificates::client(&client, &self.node_name, &known, clock).await
@@ -90,8 +96,8 @@ impl Joining {
     fn keep(&self, credentials: &Credentials) -> anyhow::Result<()> {
         let user = format!("system:node:{}", self.node_name);
         let names = KubeconfigNames { cluster: "corten", user: &user, context: "corten" };
-        let path = self.kubeconfig();
-        write_kubeconfig(&path, credentials, names).with_context(|| format!("writing {}", path.display()))
+        let path = &self.kubeconfig;
+        write_kubeconfig(path, credentials, names).with_context(|| format!("writing {}", path.display()))
     }
 }
 
@@ -154,7 +160,7 @@ fn known(path: &Path, joining: &Joining, clock: &Clock) -> anyhow::Result<Option
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     let mut credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
-    let good = certificates::is_good(&credentials.cert_pem, &joining.node_name, clock);
+    let good = is_good(&credentials.cert_pem, &joining.node_name, clock);
     credentials.server = joining.server.clone();
     Ok(good.then_some(credentials))
 }

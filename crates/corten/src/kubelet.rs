@@ -1,26 +1,26 @@
 //! `corten kubelet`: the node alone, on any Kubernetes API server.
 
 mod flags;
+mod identity;
 mod serving;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use corten_base::Clock;
-use corten_client::{Client, Remote};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::{ManifestUrl, Manifests, NodeOptions, Options, Parts, server};
-use corten_pki::parse_kubeconfig;
+use corten_pki::Sans;
 use corten_reconcile::Manager;
 
-use crate::agent::{AGENT, host_name};
-use crate::node_runtime;
+use crate::agent::{certify, host_name};
+use crate::node_runtime::{self, Containers};
 use crate::pod_network::BuiltIn;
 use crate::server::{StopSignals, log_to_stderr, outward_address};
 
 pub(crate) use flags::Args;
+use identity::Identity;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     log_to_stderr();
@@ -31,13 +31,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(async {
         let stop = StopSignals::install()?;
         let kubelet = Kubelet::new(args, configuration)?;
-        let (manager, working) = kubelet.start().await?;
         tokio::select! {
-            () = stop.wait() => tracing::info!("stopping"),
-            result = working => result?,
+            () = stop.wait() => {
+                tracing::info!("stopping");
+                Ok(())
+            }
+            result = kubelet.work() => result,
         }
-        drop(manager);
-        Ok(())
     })
 }
 
@@ -58,7 +58,8 @@ fn configuration(args: &Args) -> anyhow::Result<Configuration> {
     Ok(whole)
 }
 
-fn read(path: &Path) -> anyhow::Result<Configuration> {
+/// Reads a file as far as it goes; what nobody knows is said.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Configuration> {
     let text = std::fs::read(path)
         .with_context(|| format!("failed to load kubelet config file, path: {}", path.display()))?;
     let (configuration, unknown) = Configuration::read(&text)
@@ -90,7 +91,6 @@ struct Kubelet<'a> {
     configuration: Configuration,
     name: String,
     addresses: Vec<IpAddr>,
-    client: Client,
 }
 
 impl Kubelet<'_> {
@@ -107,51 +107,58 @@ impl Kubelet<'_> {
             ],
             given => given.to_vec(),
         };
-        let Some(path) = &args.kubeconfig else {
-            bail!("--kubeconfig says which server to work on; give one");
-        };
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let credentials = parse_kubeconfig(&text).with_context(|| format!("reading {}", path.display()))?;
-        let remote =
-            Remote::new(&credentials).with_context(|| format!("preparing for {}", credentials.server))?;
-        let client = Client::new(Arc::new(remote), AGENT);
-        Ok(Kubelet { args, configuration, name, addresses, client })
+        Ok(Kubelet { args, configuration, name, addresses })
     }
 
-    /// Starts it; the manager and the work have to be kept.
-    async fn start(
-        self,
-    ) -> anyhow::Result<(Manager, impl Future<Output = Result<(), corten_container::Error>>)> {
+    /// Is a node, for good.
+    async fn work(self) -> anyhow::Result<()> {
         let clock = Clock::real();
-        let containers = match self.configuration.text("containerRuntimeEndpoint") {
-            "" => {
-                let wanted = self.args.pod_network == "built-in";
-                let open = || BuiltIn::open(self.args.data_dir.join("network"), None, None);
-                let network = wanted.then(open).transpose()?;
-                node_runtime::native(&self.args.data_dir, network, clock.clone()).await?
-            }
-            endpoint => {
-                let images = self.configuration.text("imageServiceEndpoint");
-                node_runtime::remote(endpoint, Some(images).filter(|images| !images.is_empty()))?
-            }
-        };
+        let identity = Identity::find(self.args, &self.configuration, &self.name, &clock).await?;
+        let client = identity.client.clone();
+        let containers = self.containers(&clock).await?;
         let api = serving::options(self.args, &self.configuration, &self.name, &self.addresses)?;
         let api = match self.configuration.bool("enableServer") {
             true => Some(server::bind(&api).await.context("serving the kubelet's API")?),
             false => None,
         };
-        let same = self.client.clone();
-        let manager = Manager::new(self.client.clone(), Box::new(move |_| same.clone()), clock.clone());
+        let same = client.clone();
+        let manager = Manager::new(client.clone(), Box::new(move |_| same.clone()), clock.clone());
+        identity.keep(&manager);
+        if let Some(api) = api.as_ref().filter(|_| self.configuration.bool("serverTLSBootstrap")) {
+            let (name, sans) = (self.name.clone(), self.sans()?);
+            manager.spawn(certify(client.clone(), name, sans, api.shown(), clock.clone()));
+        }
         let parts = Parts {
             runtime: containers.runtime,
             images: containers.images,
-            client: self.client.clone(),
+            client,
             recorder: manager.recorder().clone(),
             clock,
         };
         let options = self.options()?;
         tracing::info!(node = options.node_name, "the kubelet begins");
-        Ok((manager, corten_kubelet::run_and_serve(parts, options, api)))
+        corten_kubelet::run_and_serve(parts, options, api).await.context("running pods")
+    }
+
+    async fn containers(&self, clock: &Clock) -> anyhow::Result<Containers> {
+        match self.configuration.text("containerRuntimeEndpoint") {
+            "" => {
+                let wanted = self.args.pod_network == "built-in";
+                let open = || BuiltIn::open(self.args.data_dir.join("network"), None, None);
+                let network = wanted.then(open).transpose()?;
+                node_runtime::native(&self.args.data_dir, network, clock.clone()).await
+            }
+            endpoint => {
+                let images = self.configuration.text("imageServiceEndpoint");
+                node_runtime::remote(endpoint, Some(images).filter(|images| !images.is_empty()))
+            }
+        }
+    }
+
+    /// What the node is called and how it is reached.
+    fn sans(&self) -> anyhow::Result<Sans> {
+        let sans = Sans::default().with_host(&self.name).context("naming the node")?;
+        Ok(self.addresses.iter().fold(sans, |sans, address| sans.with_address(*address)))
     }
 
     fn options(&self) -> anyhow::Result<Options> {
@@ -181,16 +188,9 @@ impl Kubelet<'_> {
                 http_check: period("httpCheckFrequency"),
             },
             node: NodeOptions {
-                register: configuration.bool("registerNode"),
                 labels: self.args.labels()?,
                 taints: self.args.taints(configuration),
-                provider_id: text("providerID"),
-                max_pods: configuration.int("maxPods"),
-                lease: std::time::Duration::from_secs(
-                    u64::try_from(configuration.int("nodeLeaseDurationSeconds")).unwrap_or_default(),
-                ),
-                update: period("nodeStatusUpdateFrequency"),
-                report: period("nodeStatusReportFrequency"),
+                ..NodeOptions::of(configuration)
             },
             resolver: Some(PathBuf::from(configuration.text("resolvConf"))),
             configuration: Some(configuration.tree()),

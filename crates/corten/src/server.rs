@@ -287,6 +287,9 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         simulated_nodes: args.simulated_nodes,
     };
     let controllers = controller_manager::start(&running, parts);
+    if args.runs("dns") && args.runs("controller-manager") {
+        controllers.run(corten_dns::NodeEndpoints);
+    }
     if args.runs("agent") && args.simulated_nodes == 0 {
         let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
         let standing = Standing::beside(&running, &authority, &node)?;

@@ -12,11 +12,13 @@
 
 mod cache;
 mod dns;
+mod endpoints;
 mod follow;
 mod forward;
 mod message;
 mod metrics;
 mod name;
+mod neighbours;
 mod passed;
 mod resolve;
 mod resolvers;
@@ -27,10 +29,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use dns::Dns;
+pub use endpoints::{NAMESPACE, NodeEndpoints, OURS, PROXY_NAME, SERVICE};
 pub use follow::follow;
 pub use message::kind;
 pub use name::Name;
-pub use serve::Bound;
+pub use neighbours::Neighbours;
+pub use serve::{Bound, MayAsk, anybody};
 
 /// The port that names are asked for at.
 pub const PORT: u16 = 53;

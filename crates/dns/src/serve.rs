@@ -38,14 +38,22 @@ impl Bound {
         self.udp.local_addr()
     }
 
-    /// Answers for as long as it is not dropped.
-    pub async fn serve(self, dns: Arc<Dns>) {
+    /// Answers whoever may ask, for as long as it is not dropped.
+    pub async fn serve(self, dns: Arc<Dns>, may_ask: MayAsk) {
         let (udp, tcp) = (Arc::new(self.udp), self.tcp);
-        tokio::join!(datagrams(udp, dns.clone()), connections(tcp, dns));
+        tokio::join!(datagrams(udp, dns.clone(), may_ask.clone()), connections(tcp, dns, may_ask));
     }
 }
 
-async fn datagrams(socket: Arc<UdpSocket>, dns: Arc<Dns>) {
+/// Who is answered, by address.
+pub type MayAsk = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Everybody who reaches the address.
+pub fn anybody() -> MayAsk {
+    Arc::new(|_| true)
+}
+
+async fn datagrams(socket: Arc<UdpSocket>, dns: Arc<Dns>, may_ask: MayAsk) {
     let mut buffer = vec![0; LARGEST];
     loop {
         if let Err(error) = socket.readable().await {
@@ -54,6 +62,7 @@ async fn datagrams(socket: Arc<UdpSocket>, dns: Arc<Dns>) {
         }
         for _ in 0..BATCH {
             match socket.try_recv_from(&mut buffer) {
+                Ok((_, asker)) if !may_ask(asker.ip()) => {}
                 Ok((length, asker)) => datagram(&socket, &dns, &buffer[..length], asker).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Somebody who asked is gone: the kernel tells it here, and it concerns no other question.
@@ -85,11 +94,12 @@ async fn send(socket: &UdpSocket, reply: &[u8], asker: SocketAddr) {
     }
 }
 
-async fn connections(listener: TcpListener, dns: Arc<Dns>) {
+async fn connections(listener: TcpListener, dns: Arc<Dns>, may_ask: MayAsk) {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
+            Ok((_, asker)) if !may_ask(asker.ip()) => {}
             Ok((stream, asker)) => {
                 let dns = dns.clone();
                 tokio::spawn(async move {

@@ -7,7 +7,7 @@ mod dns;
 mod sandbox;
 mod security;
 
-pub(crate) use container::{ContainerParts, VolumePaths, container_config};
+pub(crate) use container::{ContainerParts, SubPath, VolumePaths, container_config};
 pub(crate) use dns::Resolver;
 pub(crate) use sandbox::{hostname, sandbox_config};
 

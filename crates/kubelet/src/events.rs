@@ -1,6 +1,6 @@
 //! What the node tells about pods, in upstream's words.
 
-use corten_api::Value;
+use corten_api::{Str, Value};
 use corten_reconcile::{Event, EventKind, Recorder};
 
 use crate::pod::{Container, Pod, Role};
@@ -12,19 +12,24 @@ const COMPONENT: &str = "kubelet";
 pub(crate) struct Teller {
     recorder: Recorder,
     pod: Pod,
+    node: Str,
 }
 
 impl Teller {
-    pub(crate) fn new(recorder: Recorder, pod: Pod) -> Teller {
-        Teller { recorder, pod }
+    pub(crate) fn new(recorder: Recorder, pod: Pod, node: &str) -> Teller {
+        Teller { recorder, pod, node: Str::new(node) }
     }
 
     pub(crate) fn normal(&self, reason: &'static str, message: impl Into<String>) {
-        self.recorder.record(Event::normal(COMPONENT, self.pod.tree(), reason, message));
+        self.record(Event::normal(COMPONENT, self.pod.tree(), reason, message));
     }
 
     pub(crate) fn warning(&self, reason: &'static str, message: impl Into<String>) {
-        self.recorder.record(Event::warning(COMPONENT, self.pod.tree(), reason, message));
+        self.record(Event::warning(COMPONENT, self.pod.tree(), reason, message));
+    }
+
+    fn record(&self, event: Event) {
+        self.recorder.record(Event { host: self.node.clone(), ..event });
     }
 
     /// About one container: the event says which.
@@ -38,7 +43,7 @@ impl Teller {
         let mut event = Event::normal(COMPONENT, self.pod.tree(), reason, message);
         event.kind = kind;
         event.about.set(&["fieldPath"], Value::from(field_path(container)));
-        self.recorder.record(event);
+        self.record(event);
     }
 }
 

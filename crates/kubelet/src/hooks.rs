@@ -37,7 +37,7 @@ pub(crate) async fn run(
         };
     }
     if let Some(get) = hook.get("httpGet") {
-        let request = http::Request::of(get, container, pod_ip)?;
+        let request = http::Request::of(get, container, pod_ip, http::LIFECYCLE)?;
         return http::get(&request, Duration::from_secs(30)).await.map(drop);
     }
     if let Some(seconds) = hook.int_at(&["sleep", "seconds"]) {

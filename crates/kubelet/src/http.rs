@@ -25,10 +25,21 @@ pub(crate) struct Request {
     pub(crate) port: u16,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
+    /// Who asks, unless the headers say it.
+    pub(crate) agent: &'static str,
 }
 
+/// Who asks containers how they are, and who runs their hooks.
+pub(crate) const PROBE: &str = "kube-probe/1.37";
+pub(crate) const LIFECYCLE: &str = "kube-lifecycle/1.37";
+
 impl Request {
-    pub(crate) fn of(get: &Value, container: &Container, pod_ip: &str) -> Result<Request, String> {
+    pub(crate) fn of(
+        get: &Value,
+        container: &Container,
+        pod_ip: &str,
+        agent: &'static str,
+    ) -> Result<Request, String> {
         let text = |key: &str| get.str_at(&[key]).filter(|text| !text.is_empty());
         let path = text("path").unwrap_or("/");
         let headers = get.items_at(&["httpHeaders"]).iter().map(|header| {
@@ -41,6 +52,7 @@ impl Request {
             port: port(get.get("port"), container)?,
             path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
             headers: headers.collect(),
+            agent,
         })
     }
 }
@@ -67,6 +79,8 @@ fn named(container: &Container, name: &str) -> Option<u16> {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
+    /// Where it leads on to, if it does.
+    pub(crate) location: Option<String>,
 }
 
 /// Where a machine keeps the authorities it trusts.
@@ -78,15 +92,35 @@ const SYSTEM: [&str; 4] = [
 ];
 /// How much of a container's body is read.
 const MAX_BODY: usize = 10 * 1024;
+const MAX_REDIRECTS: usize = 10;
 
 /// Asks a container once; what takes too long has failed.
 pub(crate) async fn get(request: &Request, limit: Duration) -> Result<Answer, String> {
-    timed(request, limit, send(request, MAX_BODY, trusting)).await
+    timed(request, limit, Box::pin(send(request, MAX_BODY, trusting))).await
+}
+
+/// Asks a container and follows where it leads, as long as that is the same host.
+pub(crate) async fn probe(request: &Request, limit: Duration) -> Result<Answer, String> {
+    timed(request, limit, follow(request.clone())).await
+}
+
+async fn follow(mut request: Request) -> Result<Answer, String> {
+    let host = request.host.clone();
+    for _ in 0..MAX_REDIRECTS {
+        let answer = send(&request, MAX_BODY, trusting).await?;
+        let leads = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
+        let next = answer.location.as_deref().filter(|_| leads).and_then(|to| request.led_to(to));
+        match next.filter(|next| next.host == host) {
+            Some(next) => request = next,
+            None => return Ok(answer),
+        }
+    }
+    Err(format!("Get \"{}\": stopped after {MAX_REDIRECTS} redirects", request.url()))
 }
 
 /// Asks somebody else once, who has to be who they say.
 pub(crate) async fn fetch(request: &Request, limit: Duration, longest: usize) -> Result<Answer, String> {
-    timed(request, limit, send(request, longest, checking)).await
+    timed(request, limit, Box::pin(send(request, longest, checking))).await
 }
 
 async fn timed(
@@ -104,6 +138,17 @@ async fn timed(
 }
 
 impl Request {
+    /// The request that an answer leads on to: a path, or a whole URL.
+    fn led_to(&self, location: &str) -> Option<Request> {
+        let uri: http::Uri = location.parse().ok()?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let Some(host) = uri.host() else { return Some(Request { path, ..self.clone() }) };
+        let secure = uri.scheme_str().map_or(self.secure, |scheme| scheme == "https");
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        Some(Request { secure, host, port, path, ..self.clone() })
+    }
+
     pub(crate) fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -117,8 +162,9 @@ async fn send(
     connector: fn() -> Result<TlsConnector, String>,
 ) -> Result<Answer, String> {
     let failed = |why: &dyn std::fmt::Display| format!("Get \"{}\": {why}", request.url());
-    let connection =
-        TcpStream::connect((request.host.as_str(), request.port)).await.map_err(|e| failed(&e))?;
+    let connection = TcpStream::connect((request.host.as_str(), request.port))
+        .await
+        .map_err(|e| failed(&unreached(request, &e)))?;
     if !request.secure {
         return exchange(request, connection, longest).await.map_err(|e| failed(&e));
     }
@@ -138,7 +184,7 @@ async fn exchange(
     let driver = tokio::spawn(driver);
     let mut message = http::Request::get(&request.path);
     let named = |name: &str| request.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
-    for (name, default) in [("user-agent", "kube-probe/1.37"), ("accept", "*/*")] {
+    for (name, default) in [("user-agent", request.agent), ("accept", "*/*")] {
         if !named(name) {
             message = message.header(name, default);
         }
@@ -146,12 +192,15 @@ async fn exchange(
     if !named("host") {
         message = message.header("host", format!("{}:{}", request.host, request.port));
     }
-    for (name, value) in &request.headers {
+    // Whoever asks for nothing in particular says nothing of it.
+    let said = |(name, value): &&(String, String)| !(name.eq_ignore_ascii_case("accept") && value.is_empty());
+    for (name, value) in request.headers.iter().filter(said) {
         message = message.header(name, value);
     }
     let message = message.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
     let answer = sender.send_request(message).await.map_err(|e| e.to_string())?;
     let status = answer.status().as_u16();
+    let location = answer.headers().get("location").and_then(|to| to.to_str().ok()).map(str::to_owned);
     let mut body = answer.into_body();
     let mut read = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
@@ -162,7 +211,25 @@ async fn exchange(
         }
     }
     driver.abort();
-    Ok(Answer { status, body: String::from_utf8_lossy(&read).into_owned() })
+    Ok(Answer { status, body: String::from_utf8_lossy(&read).into_owned(), location })
+}
+
+/// Why nobody could be reached, as Go says it.
+fn unreached(request: &Request, error: &std::io::Error) -> String {
+    let address = request.url();
+    let address = address.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    format!("dial tcp {address}: connect: {}", go_error(error))
+}
+
+/// What the kernel refused for, as Go says it.
+pub(crate) fn go_error(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        std::io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+        std::io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
+        std::io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Encryption without asking who is there.

@@ -32,6 +32,7 @@ pub(crate) async fn container(
     pod_ip: &str,
     ending: Ending<'_>,
 ) -> corten_container::Result<()> {
+    machine.probes.stop(&status.id, ending.reason.is_some());
     let spec = pod.container(&status.metadata.name);
     let mut grace = ending.grace.unwrap_or_else(|| grace_of(pod, spec, ending.reason));
     if let Some(spec) = spec {

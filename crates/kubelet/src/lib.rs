@@ -273,11 +273,20 @@ async fn clean_up(machine: &Machine) -> Result<(), corten_container::Error> {
         tracing::info!(pod = sandbox.metadata.name, uid, "nobody wants this pod any more");
         machine.runtime.stop_pod_sandbox(&sandbox.id).await?;
         machine.runtime.remove_pod_sandbox(&sandbox.id).await?;
-        if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
-            tracing::warn!(uid, %error, "what a pod had could not be removed");
-        }
+        remove_files(machine, uid);
+    }
+    for uid in machine.volumes.pods().iter().filter(|uid| !known.contains(uid)) {
+        tracing::info!(uid, "these volumes are nobody's any more");
+        remove_files(machine, uid);
     }
     Ok(())
+}
+
+/// Removes a pod's cgroup and volumes. What cannot be removed now is tried again when the node starts next.
+fn remove_files(machine: &Machine, uid: &str) {
+    if let Err(error) = machine.cgroups.remove(uid).and_then(|()| machine.volumes.remove(uid)) {
+        tracing::warn!(uid, %error, "what a pod had could not be removed");
+    }
 }
 
 /// How the node itself resolves names.

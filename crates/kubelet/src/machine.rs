@@ -66,7 +66,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn teller(&self, pod: &Pod) -> Teller {
-        Teller::new(self.recorder.clone(), pod.clone())
+        Teller::new(self.recorder.clone(), pod.clone(), &self.config.node_name)
     }
 
     /// Whether a pod has ended for good, as far as was told.

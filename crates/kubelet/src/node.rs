@@ -9,6 +9,7 @@ use corten_client::{Error, Key, Patch, kinds};
 use corten_container::RuntimeStatus;
 use jiff::Timestamp;
 
+use crate::configuration::Configuration;
 use crate::eviction::Condition;
 use crate::machine::Machine;
 
@@ -30,6 +31,24 @@ pub struct NodeOptions {
     /// How often it looks at itself, and how often it reports although nothing changed.
     pub update: Duration,
     pub report: Duration,
+}
+
+impl NodeOptions {
+    /// As a configuration says.
+    pub fn of(configuration: &Configuration) -> NodeOptions {
+        let period = |path: &str| configuration.duration(path).unwrap_or_default();
+        let lease = u64::try_from(configuration.int("nodeLeaseDurationSeconds")).unwrap_or_default();
+        NodeOptions {
+            register: configuration.bool("registerNode"),
+            labels: Vec::new(),
+            taints: configuration.items("registerWithTaints").to_vec(),
+            provider_id: configuration.text("providerID").to_owned(),
+            max_pods: configuration.int("maxPods"),
+            lease: Duration::from_secs(lease),
+            update: period("nodeStatusUpdateFrequency"),
+            report: period("nodeStatusReportFrequency"),
+        }
+    }
 }
 
 impl Default for NodeOptions {

@@ -48,9 +48,9 @@ impl Pods {
             pod: Mutex::new(pod),
             unwanted: AtomicBool::new(false),
             again: Mutex::default(),
+            stale: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             ended: Mutex::default(),
-            stale: AtomicBool::new(false),
             changed: Notify::new(),
         });
         state.workers.insert(uid, orders.clone());

@@ -3,6 +3,9 @@
 //! One task for each probe of a running container; it ends with the container. What it finds out is told to the
 //! pod's worker when it changes.
 
+mod ask;
+mod grpc;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +13,15 @@ use std::time::Duration;
 use corten_api::Value;
 use corten_container::{ContainerState, ContainerStatus};
 use corten_reconcile::EventKind;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::http;
 use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::{Container, Pod, Role};
 use crate::worker::Orders;
+use ask::{Answer, Asking};
 
 #[derive(Default)]
 pub(crate) struct Probes {
@@ -39,7 +43,7 @@ pub(crate) struct Asked {
 #[derive(Default)]
 struct Followed {
     known: Verdict,
-    tasks: Vec<AbortHandle>,
+    tasks: Vec<(Kind, AbortHandle)>,
 }
 
 /// What probes have found out about a container.
@@ -78,7 +82,7 @@ impl Kind {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for (_, task) in &self.tasks {
             task.abort();
         }
     }
@@ -110,8 +114,15 @@ impl Probes {
             let Some(container) = pod.container(&status.metadata.name) else { continue };
             let pod_ip = observed.ips().first().or(machine.host_ips.first()).cloned().unwrap_or_default();
             let tasks = begin(machine, pod, container, status, &pod_ip, orders);
-            state.insert(status.id.clone(), Followed { known: Verdict::default(), tasks });
+            state.insert(status.id.clone(), Followed { known: told(pod, status), tasks });
         }
+    }
+
+    /// Stops asking a container that is being ended: anything at all, or only what would have it ended.
+    pub(crate) fn stop(&self, container_id: &str, everything: bool) {
+        let state = self.followed.lock();
+        let tasks = state.get(container_id).into_iter().flat_map(|followed| &followed.tasks);
+        tasks.filter(|(kind, _)| everything || *kind != Kind::Readiness).for_each(|(_, task)| task.abort());
     }
 
     /// How often probes succeeded and failed.
@@ -134,6 +145,18 @@ impl Probes {
     }
 }
 
+/// What is known of a container that others asked before: what was last told of it.
+fn told(pod: &Pod, status: &ContainerStatus) -> Verdict {
+    let lists = ["containerStatuses", "initContainerStatuses"];
+    let mut all = lists.into_iter().flat_map(|list| pod.tree().items_at(&["status", list]));
+    let is_it = |told: &&Value| {
+        told.str_at(&["containerID"]).and_then(|id| id.split("://").nth(1)) == Some(status.id.as_str())
+    };
+    let Some(told) = all.find(is_it) else { return Verdict::default() };
+    let started = told.bool_at(&["started"]).filter(|started| *started);
+    Verdict { started, ready: told.bool_at(&["ready"]).unwrap_or(false), ..Verdict::default() }
+}
+
 fn begin(
     machine: &Arc<Machine>,
     pod: &Pod,
@@ -141,7 +164,7 @@ fn begin(
     status: &ContainerStatus,
     pod_ip: &str,
     orders: &Arc<Orders>,
-) -> Vec<AbortHandle> {
+) -> Vec<(Kind, AbortHandle)> {
     if matches!(container.role, Role::Init | Role::Ephemeral) {
         return Vec::new();
     }
@@ -156,10 +179,11 @@ fn begin(
                 container: container.clone(),
                 id: status.id.clone(),
                 pod_ip: pod_ip.to_owned(),
+                started_at: status.started_at.unwrap_or(status.created_at),
                 probe: probe.clone(),
                 kind,
             };
-            tokio::spawn(prober.run()).abort_handle()
+            (kind, tokio::spawn(prober.run()).abort_handle())
         })
         .collect()
 }
@@ -171,6 +195,7 @@ struct Prober {
     container: Container,
     id: String,
     pod_ip: String,
+    started_at: Timestamp,
     probe: Value,
     kind: Kind,
 }
@@ -188,27 +213,58 @@ impl Prober {
     async fn run(self) {
         let period = self.seconds("periodSeconds", 10).max(Duration::from_secs(1));
         let limit = self.seconds("timeoutSeconds", 1).max(Duration::from_secs(1));
-        self.machine.clock.sleep(self.seconds("initialDelaySeconds", 0)).await;
+        if self.kind == Kind::Startup && self.machine.probes.of(&self.id).started == Some(true) {
+            return;
+        }
+        self.machine.clock.sleep(self.delay()).await;
         let (mut successes, mut failures) = (0, 0);
         loop {
             if self.is_due() {
-                let answer = self.ask(limit).await;
-                self.count(answer.is_ok());
-                match answer {
-                    Ok(()) => (successes, failures) = (successes + 1, 0),
-                    Err(output) => {
-                        (successes, failures) = (0, failures + 1);
-                        let message = format!("{} probe failed: {output}", self.kind.word());
-                        let teller = self.machine.teller(&self.pod);
-                        teller.of_container(&self.container, EventKind::Warning, "Unhealthy", message);
-                    }
+                let asking = Asking {
+                    machine: &self.machine,
+                    pod: &self.pod,
+                    container: &self.container,
+                    id: &self.id,
+                    pod_ip: &self.pod_ip,
+                    limit,
+                };
+                match self.tell(asking.ask(&self.probe).await) {
+                    Some(true) => (successes, failures) = (successes + 1, 0),
+                    Some(false) => (successes, failures) = (0, failures + 1),
+                    None => {}
                 }
-                if self.conclude(successes, failures) && self.kind == Kind::Startup {
+                if self.conclude(successes, failures) {
                     return;
                 }
             }
             self.machine.clock.sleep(period).await;
         }
+    }
+
+    /// How long the first question waits: a container that has been running for a while has waited.
+    fn delay(&self) -> Duration {
+        let ran = self.machine.clock.now().duration_since(self.started_at);
+        self.seconds("initialDelaySeconds", 0).saturating_sub(Duration::try_from(ran).unwrap_or_default())
+    }
+
+    /// Tells what there is to tell of an answer; whether it is a success, if it is anything.
+    fn tell(&self, answer: Answer) -> Option<bool> {
+        let word = self.kind.word();
+        let (reason, message, success) = match answer {
+            Answer::Success => {
+                self.count(true);
+                return Some(true);
+            }
+            Answer::Warning(said) => ("ProbeWarning", format!("{word} probe warning: {said}"), Some(true)),
+            Answer::Failure(said) => ("Unhealthy", format!("{word} probe failed: {said}"), Some(false)),
+            Answer::Unknown(said) => {
+                ("Unhealthy", format!("{word} probe errored and resulted in unknown state: {said}"), None)
+            }
+        };
+        let teller = self.machine.teller(&self.pod);
+        teller.of_container(&self.container, EventKind::Warning, reason, message);
+        success.into_iter().for_each(|success| self.count(success));
+        success
     }
 
     fn count(&self, succeeded: bool) {
@@ -229,7 +285,8 @@ impl Prober {
         !waits || self.machine.probes.of(&self.id).started == Some(true)
     }
 
-    /// Draws the conclusion if there is one to draw; true for a success.
+    /// Draws the conclusion if there is one to draw; true if there is nothing more to ask: whoever failed to live is
+    /// going to be ended, and whether somebody has started is asked only once.
     fn conclude(&self, successes: u32, failures: u32) -> bool {
         let enough = successes >= self.times("successThreshold", 1);
         let too_many = failures >= self.times("failureThreshold", 3);
@@ -247,39 +304,6 @@ impl Prober {
         if news {
             self.orders.changed.notify_one();
         }
-        enough
-    }
-
-    async fn ask(&self, limit: Duration) -> Result<(), String> {
-        if let Some(exec) = self.probe.get("exec") {
-            let command = exec.items_at(&["command"]).iter().filter_map(Value::as_str).map(str::to_owned);
-            let command: Vec<String> = command.collect();
-            let output = self.machine.runtime.exec_sync(&self.id, &command, limit).await;
-            let output = output.map_err(|e| e.to_string())?;
-            let said = [output.stdout, output.stderr].concat();
-            return match output.exit_code {
-                0 => Ok(()),
-                _ => Err(String::from_utf8_lossy(&said).into_owned()),
-            };
-        }
-        if let Some(get) = self.probe.get("httpGet") {
-            let request = http::Request::of(get, &self.container, &self.pod_ip)?;
-            let answer = http::get(&request, limit).await?;
-            return match answer.status {
-                200..400 => Ok(()),
-                status => Err(format!("HTTP probe failed with statuscode: {status}")),
-            };
-        }
-        if let Some(socket) = self.probe.get("tcpSocket") {
-            let port = http::port(socket.get("port"), &self.container)?;
-            let host = socket.str_at(&["host"]).filter(|host| !host.is_empty()).unwrap_or(&self.pod_ip);
-            let connecting = tokio::net::TcpStream::connect((host, port));
-            return match tokio::time::timeout(limit, connecting).await {
-                Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) => Err(format!("dial tcp {host}:{port}: {error}")),
-                Err(_) => Err(format!("dial tcp {host}:{port}: i/o timeout")),
-            };
-        }
-        Err("missing probe handler".to_owned())
+        self.kind == Kind::Startup || (self.kind == Kind::Liveness && too_many)
     }
 }

@@ -74,7 +74,9 @@ pub(crate) async fn start(
         .await
         .map_err(|e| failed("CreateContainerError", e.to_string()))?;
     tell(EventKind::Normal, "Created", "Container created".to_owned());
-    runtime.start_container(&id).await.map_err(|e| failed("RunContainerError", e.to_string()))?;
+    // Names stay the same when ids do not, so that equal events are counted.
+    let started = runtime.start_container(&id).await;
+    started.map_err(|e| failed("RunContainerError", e.to_string().replace(&id, &container.name)))?;
     tell(EventKind::Normal, "Started", "Container started".to_owned());
     post_start(machine, pod, container, &id, around).await
 }

@@ -79,16 +79,26 @@ async fn patch(
     last: Option<&Value>,
 ) -> Result<(), Error> {
     let mut status = status.clone();
+    // Conditions are merged with what is there: what no longer holds of them has to be taken out.
     for kind in Resizing::KINDS {
         let has = |status: &Value| {
             status.items_at(&["conditions"]).iter().any(|c| c.str_at(&["type"]) == Some(kind))
         };
         let had = last.is_some_and(has) || pod.tree().get("status").is_some_and(has);
         if had && !has(&status) {
-            // Conditions are merged: what no longer holds has to be taken out.
             let gone = value!({"$patch": "delete", "type": (kind)});
             status.get_mut("conditions").and_then(Value::as_array_mut).map(|list| list.push(gone));
         }
+    }
+    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        for member in ["reason", "message"] {
+            if condition.get(member).is_none() && condition.get("$patch").is_none() {
+                condition.set(&[member], Value::Null);
+            }
+        }
+    }
+    if status.get("resources").is_some() {
+        status.set(&["resources", "$patch"], "replace");
     }
     let patch = Patch::Strategic(value!({"metadata": {"uid": (uid)}, "status": (status)}));
     match machine.client.patch(&kinds::PODS, pod.key(), &patch, "status").await {

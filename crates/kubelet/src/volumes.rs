@@ -8,33 +8,45 @@ mod atomic;
 mod claims;
 mod host_path;
 mod hosts;
+mod mount_points;
+mod ownership;
 mod payload;
 mod sub_path;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use corten_api::quantity::Quantity;
 use corten_api::{Str, Value};
 use corten_container::Mount;
+use parking_lot::Mutex;
 
-use crate::config::{VolumePaths, hostname};
+use crate::config::{SubPath, VolumePaths, hostname};
 use crate::machine::Machine;
 use crate::pod::{Container, HostNamespace, Pod};
+use crate::resources;
 use crate::start::own_mount;
+use ownership::Ownership;
+use sub_path::Refused;
 
 pub(crate) use payload::token_request;
 
 pub(crate) struct Volumes {
     root: PathBuf,
     cluster_domain: String,
+    /// Pods and claims whose volumes have been given to the pod's group: once is enough, and it may take long.
+    given: Mutex<HashSet<(String, String)>>,
 }
 
 /// Where a pod's volumes are.
 #[derive(Debug, Default)]
-pub(crate) struct Mounted(BTreeMap<Str, Place>);
+pub(crate) struct Mounted {
+    places: BTreeMap<Str, Place>,
+    /// Where paths within volumes are mounted.
+    sub_paths: PathBuf,
+}
 
 #[derive(Debug)]
 struct Place {
@@ -43,22 +55,36 @@ struct Place {
 }
 
 impl VolumePaths for Mounted {
-    fn path(&self, volume: &str, sub_path: &str) -> Result<String, String> {
-        let place = self.0.get(volume).ok_or_else(|| format!("volume {volume:?} is not mounted"))?;
-        if sub_path.is_empty() {
-            return Ok(place.path.display().to_string());
+    fn path(&self, volume: &str, container: &str, sub_path: Option<SubPath>) -> Result<String, String> {
+        let unknown = || format!("cannot find volume {volume:?} to mount into container {container:?}");
+        let place = self.places.get(volume).ok_or_else(unknown)?;
+        let Some(SubPath { index, path }) = sub_path else { return Ok(place.path.display().to_string()) };
+        let target = self.sub_paths.join(volume).join(container).join(index.to_string());
+        match sub_path::mount(&place.path, &path, &target) {
+            Ok(()) => Ok(target.display().to_string()),
+            Err(refused @ (Refused::Absolute(_) | Refused::Backwards(_))) => Err(refused.to_string()),
+            // What exactly failed would tell about the node.
+            Err(refused) => {
+                let what = if matches!(refused, Refused::Make(_)) {
+                    "create subPath directory"
+                } else {
+                    "prepare subPath"
+                };
+                let why = std::error::Error::source(&refused).map(ToString::to_string);
+                tracing::warn!(volume, container, path, why, "a path within a volume could not be had");
+                Err(format!("failed to {what} for volumeMount {volume:?} of container {container:?}"))
+            }
         }
-        sub_path::within(&place.path, sub_path).map(|path| path.display().to_string())
     }
 
     fn is_read_only(&self, volume: &str) -> bool {
-        self.0.get(volume).is_some_and(|place| place.read_only)
+        self.places.get(volume).is_some_and(|place| place.read_only)
     }
 }
 
 impl Volumes {
     pub(crate) fn new(root: PathBuf, cluster_domain: String) -> Volumes {
-        Volumes { root, cluster_domain }
+        Volumes { root, cluster_domain, given: Mutex::default() }
     }
 
     /// Where everything of a pod is.
@@ -68,6 +94,12 @@ impl Volumes {
 
     fn of_volume(&self, pod: &Pod, plugin: &str, name: &str) -> PathBuf {
         self.of_pod(pod.uid()).join("volumes").join(format!("kubernetes.io~{plugin}")).join(name)
+    }
+
+    /// The uids of all pods that have files here.
+    pub(crate) fn pods(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.root.join("pods")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
     /// Where the files of all pods are.
@@ -84,18 +116,19 @@ impl Volumes {
 
     /// The folder that a claim stands for, if it is here.
     pub(crate) async fn claimed(&self, machine: &Machine, pod: &Pod, claim: &str) -> Option<PathBuf> {
-        claims::path(machine, pod, claim).await.ok()
+        claims::find(machine, pod, claim).await.ok().map(|found| found.path)
     }
 
     /// Makes every volume of a pod be there and up to date. An error names the first that cannot be.
     pub(crate) async fn mount(&self, machine: &Machine, pod: &Pod) -> Result<Mounted, String> {
-        let mut mounted = Mounted::default();
+        let sub_paths = self.of_pod(pod.uid()).join("volume-subpaths");
+        let mut mounted = Mounted { places: BTreeMap::new(), sub_paths };
         for volume in pod.tree().items_at(&["spec", "volumes"]) {
             let name = volume.str_at(&["name"]).unwrap_or_default();
             let place = self.mount_one(machine, pod, volume, name).await;
             let place =
                 place.map_err(|why| format!("MountVolume.SetUp failed for volume {name:?} : {why}"))?;
-            mounted.0.insert(name.into(), place);
+            mounted.places.insert(name.into(), place);
         }
         Ok(mounted)
     }
@@ -109,42 +142,58 @@ impl Volumes {
     ) -> Result<Place, String> {
         let own = |path: PathBuf| Place { path, read_only: false };
         if let Some(source) = volume.get("emptyDir") {
-            return self.empty_dir(pod, name, source).map(own);
+            return self.empty_dir(machine, pod, name, source).map(own);
         }
         if let Some(source) = volume.get("hostPath") {
             return host_path::check(source).map(own);
         }
         if let Some(source) = volume.get("persistentVolumeClaim") {
             let claim = source.str_at(&["claimName"]).unwrap_or_default();
-            let path = claims::path(machine, pod, claim).await?;
-            return Ok(Place { path, read_only: source.bool_at(&["readOnly"]).unwrap_or(false) });
+            let read_only = source.bool_at(&["readOnly"]).unwrap_or(false);
+            return Ok(Place { path: self.claim(machine, pod, claim, read_only).await?, read_only });
         }
         if volume.get("ephemeral").is_some() {
             let claim = format!("{}-{name}", pod.name());
-            return claims::path(machine, pod, &claim).await.map(own);
+            return self.claim(machine, pod, &claim, false).await.map(own);
         }
         let Some((plugin, wanted)) = payload::payload(machine, pod, volume).await? else {
             return Err("no volume plugin matched".to_owned());
         };
         let path = self.of_volume(pod, plugin, name);
         atomic::write(&path, &wanted).map_err(|e| e.to_string())?;
-        give_to_group(&path, fs_group(pod)).map_err(|e| e.to_string())?;
+        give(pod, &path, true)?;
         Ok(own(path))
     }
 
+    /// A claim's volume; one that can be written to is the group's.
+    async fn claim(
+        &self,
+        machine: &Machine,
+        pod: &Pod,
+        claim: &str,
+        read_only: bool,
+    ) -> Result<PathBuf, String> {
+        let found = claims::find(machine, pod, claim).await?;
+        let known = (pod.uid().to_owned(), claim.to_owned());
+        if found.has_group && !read_only && !self.given.lock().contains(&known) {
+            give(pod, &found.path, false)?;
+            self.given.lock().insert(known);
+        }
+        Ok(found.path)
+    }
+
     /// A directory that everybody in the pod may write to, in memory if so asked.
-    fn empty_dir(&self, pod: &Pod, name: &str, source: &Value) -> Result<PathBuf, String> {
+    fn empty_dir(&self, machine: &Machine, pod: &Pod, name: &str, source: &Value) -> Result<PathBuf, String> {
         let path = self.of_volume(pod, "empty-dir", name);
-        let fresh = !path.exists();
+        let mut fresh = !path.exists();
         std::fs::create_dir_all(&path).map_err(|e| e.to_string())?;
-        if source.str_at(&["medium"]) == Some("Memory") && !is_mount(&path) {
-            let size = source.str_at(&["sizeLimit"]).and_then(|text| Quantity::parse(text).ok());
-            let options = size.filter(|s| !s.is_zero()).map(|s| format!("size={}", s.value()));
-            mount_tmpfs(&path, options.as_deref()).map_err(|e| e.to_string())?;
+        if source.str_at(&["medium"]) == Some("Memory") {
+            let size = memory_size(pod, source, machine.config.memory);
+            fresh |= mount_points::memory(&path, size).map_err(|e| e.to_string())?;
         }
         if fresh {
             std::fs::set_permissions(&path, Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
-            give_to_group(&path, fs_group(pod)).map_err(|e| e.to_string())?;
+            give(pod, &path, false)?;
         }
         Ok(path)
     }
@@ -184,12 +233,9 @@ impl Volumes {
     /// Takes everything of a pod away.
     pub(crate) fn remove(&self, uid: &str) -> std::io::Result<()> {
         let directory = self.of_pod(uid);
-        let memory = directory.join("volumes/kubernetes.io~empty-dir");
-        for volume in std::fs::read_dir(&memory).into_iter().flatten().flatten() {
-            if is_mount(&volume.path()) {
-                rustix::mount::unmount(volume.path(), rustix::mount::UnmountFlags::DETACH)?;
-            }
-        }
+        // What is mounted here is not the pod's alone: nothing is removed before it is gone.
+        mount_points::release_all(&directory)?;
+        self.given.lock().retain(|(pod, _)| pod != uid);
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -211,39 +257,36 @@ fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::write(path, text)
 }
 
-fn fs_group(pod: &Pod) -> Option<u32> {
-    pod.tree().int_at(&["spec", "securityContext", "fsGroup"]).and_then(|group| u32::try_from(group).ok())
+/// Gives a volume to the pod's group, if it has one.
+fn give(pod: &Pod, path: &Path, read_only: bool) -> Result<(), String> {
+    let Some(ownership) = Ownership::of(pod) else { return Ok(()) };
+    ownership.give(path, read_only).map_err(|error| error.to_string())
 }
 
-/// Lets a group own everything in a directory, and what comes into it later.
-fn give_to_group(path: &Path, group: Option<u32>) -> std::io::Result<()> {
-    let Some(group) = group else { return Ok(()) };
-    let metadata = std::fs::symlink_metadata(path)?;
-    if metadata.is_symlink() {
-        return std::os::unix::fs::lchown(path, None, Some(group));
-    }
-    chown(path, None, Some(group))?;
-    let mode = metadata.permissions().mode();
-    if !metadata.is_dir() {
-        return std::fs::set_permissions(path, Permissions::from_mode(mode | ((mode & 0o600) >> 3)));
-    }
-    std::fs::set_permissions(path, Permissions::from_mode(mode | 0o2070))?;
-    for entry in std::fs::read_dir(path)? {
-        give_to_group(&entry?.path(), Some(group))?;
-    }
-    Ok(())
+/// How large memory may get: what it says itself, what its pod may use, what the node has, whichever is least.
+fn memory_size(pod: &Pod, source: &Value, node: i64) -> Option<i64> {
+    let own =
+        source.str_at(&["sizeLimit"]).and_then(|text| Quantity::parse(text).ok()).map(|size| size.value());
+    let of_pod = resources::of_pod(pod).memory_limit_in_bytes;
+    [own.unwrap_or(0), of_pod, node].into_iter().filter(|size| *size > 0).min()
 }
 
-/// Whether something else is mounted here than what is around it.
-fn is_mount(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).ok();
-    path.parent().is_some_and(|parent| device(path) != device(parent))
-}
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
 
-fn mount_tmpfs(path: &Path, options: Option<&str>) -> std::io::Result<()> {
-    let options = options.map(std::ffi::CString::new).transpose()?;
-    let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("tmpfs", path, "tmpfs", flags, options.as_deref())?;
-    Ok(())
+    use super::*;
+    use crate::pod::Source;
+
+    #[test]
+    fn memory_is_bounded_by_whoever_has_least() {
+        let limited =
+            value!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"memory": "64Mi"}}}]}});
+        let pod = Pod::new(limited, Source::Api);
+        let size = |limit: &str| memory_size(&pod, &value!({"sizeLimit": (limit)}), 1 << 30);
+        assert_eq!(size("1Mi"), Some(1 << 20));
+        assert_eq!(size("1Gi"), Some(64 << 20));
+        let free = Pod::new(value!({"spec": {"containers": [{"name": "a"}]}}), Source::Api);
+        assert_eq!(memory_size(&free, &Value::object(), 1 << 30), Some(1 << 30));
+    }
 }

@@ -44,12 +44,12 @@ pub(crate) struct Orders {
     pub(crate) unwanted: AtomicBool,
     /// Somebody wants it again, once it has ended.
     pub(crate) again: parking_lot::Mutex<Option<Pod>>,
+    /// What its volumes hold may no longer be what they should.
+    pub(crate) stale: AtomicBool,
     /// Why the node gives it up, if it does.
     pub(crate) ended: parking_lot::Mutex<Option<Ended>>,
     /// It was to end, and nothing of it runs any more.
     pub(crate) stopped: AtomicBool,
-    /// What its volumes hold may no longer be what they should.
-    pub(crate) stale: AtomicBool,
     /// Something happened to the pod, or to what it has.
     pub(crate) changed: Notify,
 }
@@ -66,10 +66,10 @@ pub(crate) struct Worker {
     waits: Backoffs,
     waiting: HashMap<String, Waiting>,
     ended: Option<Ended>,
-    /// Whether it was decided that the pod may begin.
-    admitted: bool,
     /// When its volumes were last made to hold what they should.
     refreshed: Timestamp,
+    /// Whether it was decided that the pod may begin.
+    admitted: bool,
 }
 
 /// How a look at a pod ended.
@@ -91,7 +91,7 @@ impl Worker {
     pub(crate) fn new(machine: Arc<Machine>, orders: Arc<Orders>) -> Worker {
         let waits = Backoffs::new(FIRST_WAIT, LONGEST_WAIT);
         let refreshed = machine.clock.now();
-        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, admitted: false, refreshed }
+        Worker { machine, orders, waits, waiting: HashMap::new(), ended: None, refreshed, admitted: false }
     }
 
     /// Works until nothing of the pod is left.
@@ -177,8 +177,7 @@ impl Worker {
         let machine = self.machine.clone();
         if look.observed.is_alive() {
             self.tell(look, false).await?;
-            let grace = self.ended.as_ref().and_then(|ended| ended.grace);
-            kill::pod(&machine, &look.pod, &look.observed, grace).await.map_err(|e| e.to_string())?;
+            self.kill_pod(look).await?;
             look.observed =
                 observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
         }
@@ -202,6 +201,17 @@ impl Worker {
         Ok(Next::Gone)
     }
 
+    /// Ends everything of a pod that runs.
+    async fn kill_pod(&self, look: &Look) -> Result<(), String> {
+        let grace = self.ended.as_ref().and_then(|ended| ended.grace);
+        let ended = kill::pod(&self.machine, &look.pod, &look.observed, grace).await;
+        ended.map_err(|error| {
+            let message = format!("error killing pod: {error}");
+            self.machine.teller(&look.pod).warning("FailedKillPod", message);
+            error.to_string()
+        })
+    }
+
     /// Does what has to be done for a pod that is to run.
     async fn bring_on(&mut self, look: &mut Look) -> Result<Next, String> {
         let machine = self.machine.clone();
@@ -210,7 +220,7 @@ impl Worker {
             // Everything it has to do is done.
             if look.observed.is_alive() {
                 self.tell(look, false).await?;
-                kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+                self.kill_pod(look).await?;
                 look.observed =
                     observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
             }
@@ -283,7 +293,7 @@ impl Worker {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
                 machine.teller(&look.pod).normal("SandboxChanged", message);
             }
-            kill::pod(&machine, &look.pod, &look.observed, None).await.map_err(|e| e.to_string())?;
+            self.kill_pod(look).await?;
         }
         for kill in &todo.kill {
             let Ok(status) = machine.runtime.container_status(&kill.id).await else { continue };

@@ -79,19 +79,22 @@ struct Observed {
 }
 
 impl Engine {
-    /// Nothing is written yet: what an earlier process left goes on.
+    /// Nothing is written yet: what an earlier process left goes on. A machine that knows one IP family only will do.
     pub fn open(config: Config, namespace: Namespace) -> io::Result<Engine> {
-        let mut families = Vec::new();
+        let (mut families, mut refusal) = (Vec::new(), None);
         for ipv4 in [true, false] {
-            let base = base(&config, &Inputs::default(), ipv4, None);
-            let backend: Box<dyn Backend> = match config.mode {
-                Mode::Nftables => Box::new(nftables::Table::open(&namespace, base)?),
-                Mode::Iptables => Box::new(iptables::Tables::open(namespace.duplicate()?, base)?),
-            };
-            let conntrack = Conntrack::open(&namespace)?;
-            families.push(Family { ipv4, backend, conntrack, without_local: HashMap::new() });
+            match Family::open(&config, &namespace, ipv4) {
+                Ok(family) => families.push(family),
+                Err(error) => {
+                    tracing::warn!(ipv4, %error, "services of one IP family are not proxied");
+                    refusal = Some(error);
+                }
+            }
         }
-        Ok(Engine { config, namespace, families })
+        match refusal {
+            Some(error) if families.is_empty() => Err(error),
+            _ => Ok(Engine { config, namespace, families }),
+        }
     }
 
     /// Writes what changed since the last time; what came of it where there was something to do.
@@ -144,6 +147,16 @@ impl Engine {
 }
 
 impl Family {
+    fn open(config: &Config, namespace: &Namespace, ipv4: bool) -> io::Result<Family> {
+        let base = base(config, &Inputs::default(), ipv4, None);
+        let backend: Box<dyn Backend> = match config.mode {
+            Mode::Nftables => Box::new(nftables::Table::open(namespace, base)?),
+            Mode::Iptables => Box::new(iptables::Tables::open(namespace.duplicate()?, base)?),
+        };
+        let conntrack = Conntrack::open(namespace)?;
+        Ok(Family { ipv4, backend, conntrack, without_local: HashMap::new() })
+    }
+
     fn sync(&mut self, observed: Observed) -> Option<Synced> {
         let Observed { base, services, checks } = observed;
         let node_port_addresses = base.node_port_addresses.clone();

@@ -1,7 +1,7 @@
 //! Services as a table of nftables: `kube-proxy`, one for each IP family.
 //!
 //! A packet's destination is looked up in a map, which leads to the chain of the Service's port; the chain picks one of
-//! the endpoints, which all lie in one more map under consecutive numbers. So the way of a packet is as long with ten
+//! the endpoints, which lie in one more map under consecutive numbers. So the way of a packet is as long with ten
 //! thousand Services as with ten, and one changed endpoint is one short chain and a few entries of maps.
 //!
 //! `service` says what one Service wants in the table, `kept` what has to change when it wants something else, `base`
@@ -10,6 +10,7 @@
 mod base;
 pub mod kept;
 mod names;
+pub mod numbers;
 pub mod service;
 pub mod table;
 mod write;

@@ -87,6 +87,12 @@ impl Proxy {
 
     /// Takes note of what came of a round.
     fn account(&self, outcome: &Outcome, now: Timestamp) {
+        for ipv4 in [true, false] {
+            // Where there was nothing to do, all is done.
+            if !outcome.families.iter().any(|synced| synced.ipv4 == ipv4 && synced.failed) {
+                self.health.updated(ipv4);
+            }
+        }
         for synced in &outcome.families {
             let labels = &family(synced.ipv4);
             let took = synced.took.as_secs_f64();
@@ -97,7 +103,6 @@ impl Proxy {
                 self.account_failure(synced);
                 continue;
             }
-            self.health.updated(synced.ipv4);
             self.metrics.set(Metric::LastSynced, labels, seconds(now));
             let (internal, external) = synced.without_local;
             for (policy, count) in [("internal", internal), ("external", external)] {
@@ -292,7 +297,8 @@ impl Worker {
     /// Waits until there is something to do.
     async fn next(&self, has_stale: bool, failures: u32) -> Task {
         if failures > 0 {
-            self.clock.sleep(RETRY.delay(failures)).await;
+            // What is written for one family must not wait for the other.
+            self.clock.timeout(RETRY.delay(failures), self.proxy.wake.notified()).await;
             return Task::Sync;
         }
         let (pause, otherwise) = match self.proxy.mode {

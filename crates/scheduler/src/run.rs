@@ -262,12 +262,9 @@ impl Writer {
         let outcome = match answer {
             Ok(()) => {
                 let message = format!("Successfully assigned {} to {node}", pod.key);
-                self.recorder.record(Event::normal(
-                    pod.shape.scheduler.clone(),
-                    &pod.reference(),
-                    "Scheduled",
-                    message,
-                ));
+                let event =
+                    Event::normal(pod.shape.scheduler.clone(), &pod.reference(), "Scheduled", message);
+                self.recorder.record(event.while_doing("Binding"));
                 Ok(())
             }
             Err(error) => {
@@ -307,7 +304,7 @@ impl Writer {
             "FailedScheduling",
             truncated(message),
         );
-        self.recorder.record(event);
+        self.recorder.record(event.while_doing("Scheduling"));
         let mut status = Value::object();
         if pod.told.as_ref().is_none_or(|(known, text)| known != reason || text != message) {
             status.set(&["conditions"], value!([(condition(pod, reason, message, self.clock.now()))]));
@@ -341,7 +338,7 @@ impl Writer {
                     let message = format!("Preempted by pod {} on node {node}", pod.uid);
                     let event =
                         Event::normal(pod.shape.scheduler.clone(), &victim.reference(), "Preempted", message);
-                    self.recorder.record(event);
+                    self.recorder.record(event.while_doing("Preempting"));
                 }
                 Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),
             }

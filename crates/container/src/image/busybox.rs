@@ -10,10 +10,10 @@ use tar::{Builder, EntryType, Header};
 
 use super::{Digest, Platform};
 
-const APPLETS: [&str; 31] = [
+const APPLETS: [&str; 32] = [
     "sh", "cat", "chmod", "dd", "echo", "env", "grep", "head", "hostname", "httpd", "id", "ip", "kill", "ln",
-    "ls", "mkdir", "mount", "nc", "ps", "rm", "sleep", "stat", "stty", "tail", "tar", "test", "touch",
-    "true", "umount", "wc", "wget",
+    "ls", "mkdir", "mknod", "mount", "nc", "ps", "rm", "sleep", "stat", "stty", "tail", "tar", "test",
+    "touch", "true", "umount", "wc", "wget",
 ];
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:web:/home/web:/bin/sh\n";

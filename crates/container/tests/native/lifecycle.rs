@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use corten_container::native::cgroup::Cgroups;
 use corten_container::*;
 
 use crate::support::*;
@@ -153,6 +154,47 @@ async fn resources_can_change_and_are_counted() {
     assert!(stats.process_count.unwrap() >= 1);
     let pod_stats = node.runtime.pod_sandbox_stats(&sandbox).await.unwrap();
     assert_eq!(pod_stats.containers.len(), 1);
+    node.end().await;
+}
+
+#[tokio::test]
+async fn resources_reach_the_kernel() {
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("web").await;
+    let mut config = container("main", "sleep 1000");
+    config.linux.resources = LinuxContainerResources {
+        memory_limit_in_bytes: 32 << 20,
+        cpu_shares: 2048,
+        cpu_quota: 50_000,
+        cpu_period: 100_000,
+        ..Default::default()
+    };
+    let id = node.start(&sandbox, &pod, &config).await;
+    let cgroups = Cgroups::detect().unwrap();
+    let path = format!("{}/{id}", pod.linux.cgroup_parent);
+    let read = |controller: &str, file: &str| {
+        let file = cgroups.folder(controller, &path).unwrap().join(file);
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        text.trim().to_owned()
+    };
+    let limits = || match &cgroups {
+        Cgroups::V1(_) => {
+            let quota = format!("{} {}", read("cpu", "cpu.cfs_quota_us"), read("cpu", "cpu.cfs_period_us"));
+            (read("memory", "memory.limit_in_bytes"), read("cpu", "cpu.shares"), quota)
+        }
+        Cgroups::V2(_) => (read("", "memory.max"), read("", "cpu.weight"), read("", "cpu.max")),
+    };
+    let weight = |v1: &str, v2: &str| if matches!(cgroups, Cgroups::V1(_)) { v1 } else { v2 }.to_owned();
+    assert_eq!(limits(), ("33554432".to_owned(), weight("2048", "174"), "50000 100000".to_owned()));
+    let update = LinuxContainerResources {
+        memory_limit_in_bytes: 64 << 20,
+        cpu_shares: 1024,
+        cpu_quota: 200_000,
+        cpu_period: 100_000,
+        ..Default::default()
+    };
+    node.runtime.update_container_resources(&id, &update).await.unwrap();
+    assert_eq!(limits(), ("67108864".to_owned(), weight("1024", "100"), "200000 100000".to_owned()));
     node.end().await;
 }
 

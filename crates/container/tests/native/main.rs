@@ -8,3 +8,5 @@ mod security;
 mod streams;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod version2;

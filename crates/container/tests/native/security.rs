@@ -38,6 +38,17 @@ async fn containers_are_confined() {
 }
 
 #[tokio::test]
+async fn devices_are_those_that_are_allowed() {
+    let node = Node::new().await;
+    // Making a node is allowed, and using it is another matter.
+    let script =
+        "mknod /tmp/null c 1 3; mknod /tmp/kmsg c 1 11; echo x > /tmp/null && echo null; cat < /tmp/kmsg";
+    let (_, text) = node.run("devices", script, |_| {}).await;
+    assert!(text.starts_with("null\n") && text.contains("Operation not permitted"), "{text}");
+    node.end().await;
+}
+
+#[tokio::test]
 async fn paths_are_masked_and_protected() {
     let node = Node::new().await;
     let script = "cat /proc/cpuinfo; ls /proc/irq; echo x > /proc/sys/kernel/domainname || echo refused";

@@ -36,7 +36,9 @@ impl Controller for ServingApproving {
     }
 
     fn watches(&self) -> Vec<Watch> {
-        vec![Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS)]
+        // Nodes are followed to be looked up; a request is looked at again by itself.
+        let nodes = Watch { kind: &kinds::NODES, keys: |_, _, _| {} };
+        vec![Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS), nodes]
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> Option<World> {

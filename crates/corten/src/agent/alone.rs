@@ -14,7 +14,7 @@ use corten_reconcile::Manager;
 use super::settings::Settings;
 use super::{AGENT, NodeOptions, Standing, host_name, start};
 use crate::agent_flags::AgentFlags;
-use crate::join::{self, Invitation, Joined, Joining};
+use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::server::{StopSignals, log_to_stderr, outward_address};
 use crate::{network_policy, proxy};
 
@@ -87,7 +87,8 @@ impl Args {
         if !server.starts_with("https://") {
             bail!("--server: {server:?} is no server; give one such as https://192.0.2.1:6443");
         }
-        Ok(Joining { server, invitation, node_name: self.name(), folder: self.folder() })
+        let kubeconfig = self.folder().join("kubelet.kubeconfig");
+        Ok(Joining { server, means: invitation.map(Means::Invitation), node_name: self.name(), kubeconfig })
     }
 
     fn options(&self, settings: Settings, address: IpAddr) -> NodeOptions {
@@ -159,7 +160,7 @@ fn standing(joined: &Joined, client: Client, name: &str) -> anyhow::Result<Stand
 }
 
 /// Keeps what the node shows certified by the cluster, for good.
-async fn certify(client: Client, name: String, sans: Sans, shown: Shown, clock: Clock) {
+pub(crate) async fn certify(client: Client, name: String, sans: Sans, shown: Shown, clock: Clock) {
     let mut failures = 0;
     loop {
         let certified = async {

@@ -10,7 +10,7 @@ use corten_api::{Value, value};
 use corten_base::Clock;
 use corten_bench::{DnsOptions, Report};
 use corten_client::{Change, Kind, Object, kinds};
-use corten_dns::{Bound, Dns, Options};
+use corten_dns::{Bound, Dns, Options, anybody};
 
 const ENDPOINTS: usize = 10;
 
@@ -49,7 +49,7 @@ fn serve(dns: Arc<Dns>) -> anyhow::Result<SocketAddr> {
         runtime.block_on(async {
             let bound = Bound::at(Ipv4Addr::LOCALHOST.into(), 0).await.context("taking a port")?;
             ready.send(bound.address()?).context("saying where")?;
-            bound.serve(dns).await;
+            bound.serve(dns, anybody()).await;
             Ok(())
         })
     };

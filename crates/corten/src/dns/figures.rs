@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::Clock;
-use corten_dns::Dns;
+use corten_dns::{Dns, MayAsk};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Serves them until it is dropped. A predecessor may still have the port.
-pub(super) async fn serve(dns: Arc<Dns>, address: IpAddr, clock: Clock) {
+pub(super) async fn serve(dns: Arc<Dns>, address: IpAddr, may_ask: MayAsk, clock: Clock) {
     let listener = loop {
         match TcpListener::bind((address, PORT)).await {
             Ok(listener) => break listener,
@@ -29,6 +29,7 @@ pub(super) async fn serve(dns: Arc<Dns>, address: IpAddr, clock: Clock) {
     };
     loop {
         match listener.accept().await {
+            Ok((_, asker)) if !may_ask(asker.ip()) => {}
             Ok((stream, _)) => drop(tokio::spawn(connection(stream, dns.clone()))),
             Err(error) => {
                 tracing::warn!(%error, "accept failed");

@@ -93,7 +93,7 @@ pub(crate) fn renewal(cert_pem: &str) -> anyhow::Result<jiff::Timestamp> {
 }
 
 /// Whether a certificate is that of a node and still has time.
-pub(super) fn is_good(cert_pem: &str, node: &str, clock: &Clock) -> bool {
+pub(crate) fn is_good(cert_pem: &str, node: &str, clock: &Clock) -> bool {
     let Ok(certificates) = pem_certificates(cert_pem) else { return false };
     let identity = certificates.first().and_then(|first| identity_of(first).ok());
     let now = SystemTime::from(clock.now());

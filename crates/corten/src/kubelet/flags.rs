@@ -37,6 +37,21 @@ const IGNORED: [(&str, &str); 10] = [
     ("image-credential-provider-config", "has no effect yet."),
     ("image-credential-provider-bin-dir", "has no effect yet."),
 ];
+/// Labels of Kubernetes' own that a node may give itself, beside those with an allowed prefix.
+const OWN_LABELS: [&str; 11] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+const OWN_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 /// What a node is tainted with that a cloud has still to look at.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
@@ -47,6 +62,9 @@ pub(crate) struct Args {
     /// The server to work on, and who to be.
     #[arg(long)]
     pub(super) kubeconfig: Option<PathBuf>,
+    /// Who to be at first, to ask for a certificate that is then kept in --kubeconfig.
+    #[arg(long)]
+    pub(super) bootstrap_kubeconfig: Option<PathBuf>,
     /// A KubeletConfiguration.
     #[arg(long)]
     pub(super) config: Option<PathBuf>,
@@ -121,7 +139,20 @@ impl Args {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
             None => bail!("--node-labels: {text:?} is no label; give one such as a=b"),
         };
-        self.node_labels.iter().map(read).collect()
+        let labels: Vec<(String, String)> =
+            self.node_labels.iter().map(read).collect::<anyhow::Result<_>>()?;
+        let refused: Vec<&str> =
+            labels.iter().map(|(key, _)| key.as_str()).filter(|key| !is_allowed(key)).collect();
+        if refused.is_empty() {
+            return Ok(labels);
+        }
+        bail!(
+            "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{}]\n--node-labels in the \
+             'kubernetes.io' namespace must begin with an allowed prefix ({}) or be in the specifically allowed set ({})",
+            refused.join(" "),
+            OWN_PREFIXES.join(", "),
+            OWN_LABELS.join(", ")
+        )
     }
 
     pub(super) fn taints(&self, configuration: &Configuration) -> Vec<Value> {
@@ -131,6 +162,14 @@ impl Args {
         }
         taints
     }
+}
+
+/// Whether a node may give itself a label.
+fn is_allowed(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return true };
+    let within = |parent: &str| domain == parent || domain.ends_with(&format!(".{parent}"));
+    let reserved = within("kubernetes.io") || within("k8s.io");
+    !reserved || OWN_LABELS.contains(&key) || OWN_PREFIXES.into_iter().any(within)
 }
 
 /// A taint as flags say it: `key=value:effect` or `key:effect`.
@@ -266,6 +305,22 @@ mod tests {
         assert_eq!(args.taints(&configuration).len(), 3);
         assert_eq!(args.ignored.0[0].0, "pod-infra-container-image");
         assert_eq!(configuration.validate(), Ok(()));
+    }
+
+    #[test]
+    fn labels_of_others_are_refused() {
+        for good in
+            ["a", "example.com/a", "kubernetes.io/os", "x.node.kubernetes.io/a", "node.kubernetes.io/b"]
+        {
+            assert!(is_allowed(good), "{good}");
+        }
+        for bad in ["node-role.kubernetes.io/master", "kubernetes.io/role", "k8s.io/a", "a.k8s.io/b"] {
+            assert!(!is_allowed(bad), "{bad}");
+        }
+        let error = parse(&["--node-labels=a=b,k8s.io/c=d"]).labels().unwrap_err().to_string();
+        assert!(error.starts_with(
+            "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [k8s.io/c]"
+        ));
     }
 
     #[test]

@@ -7,12 +7,9 @@ use std::net::IpAddr;
 
 use corten_api::{Value, value};
 use corten_client::{Client, DeleteOptions, Error, Key, Patch, kinds};
+use corten_dns::{NAMESPACE, OURS, PROXY_NAME, SERVICE};
 
-const SERVICE: &str = "kube-dns";
 const ROLE: &str = "corten:node-network";
-/// Whose endpoints those of the service are: a proxy leaves it alone, since every node answers at its address itself.
-const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-const OURS: &str = "corten-dns";
 
 /// Brings it all to where it should be; a cluster without it is a cluster all the same. No addresses for no service.
 pub(super) async fn install(client: &Client, dns: &[IpAddr]) {
@@ -78,11 +75,11 @@ async fn remove(client: &Client) -> Result<(), Error> {
 }
 
 fn key() -> Key {
-    Key::new("kube-system", SERVICE)
+    Key::new(NAMESPACE, SERVICE)
 }
 
 fn service(addresses: &[IpAddr]) -> Value {
-    let mut service = kinds::SERVICES.new_object("kube-system", SERVICE);
+    let mut service = kinds::SERVICES.new_object(NAMESPACE, SERVICE);
     service.set(
         &["metadata", "labels"],
         value!({

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use corten_api::{Value, json, value};
 use corten_base::Clock;
 use corten_client::{Caches, Client, Error, EventStream, Transport, WatchEvent, WatchRequest};
-use corten_dns::{Bound, Dns, Name, Options, follow};
+use corten_dns::{Bound, Dns, Name, Options, anybody, follow};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response};
@@ -82,7 +82,7 @@ impl World {
         follow(&dns, &caches).await;
         let bound = Bound::at(Ipv4Addr::LOCALHOST.into(), 0).await.expect("a port is free");
         let address = bound.address().expect("the socket is bound");
-        tokio::spawn(bound.serve(dns.clone()));
+        tokio::spawn(bound.serve(dns.clone(), anybody()));
         World { dns, address, news: Some(news), elsewhere, _caches: caches, _folder: folder }
     }
 

@@ -30,9 +30,17 @@ pub(crate) struct ContainerParts<'a> {
 /// Where volumes are on the node.
 pub(crate) trait VolumePaths: std::fmt::Debug {
     /// A volume, or what is at a path within it, which is made if it is not there.
-    fn path(&self, volume: &str, sub_path: &str) -> Result<String, String>;
+    fn path(&self, volume: &str, container: &str, sub_path: Option<SubPath>) -> Result<String, String>;
     /// Whether the volume itself may only be read.
     fn is_read_only(&self, volume: &str) -> bool;
+}
+
+/// A path within a volume.
+#[derive(Debug)]
+pub(crate) struct SubPath {
+    /// Of the container's mounts.
+    pub(crate) index: usize,
+    pub(crate) path: String,
 }
 
 pub(crate) fn container_config(
@@ -86,18 +94,20 @@ fn mounts<'a>(
 ) -> Result<Vec<Mount>, String> {
     let asked = container.tree.items_at(&["volumeMounts"]).iter();
     asked
-        .map(|mount| {
+        .enumerate()
+        .map(|(index, mount)| {
             let text = |key: &str| mount.str_at(&[key]).unwrap_or_default();
             let volume = text("name");
             let sub_path = match text("subPathExpr") {
                 "" => text("subPath").to_owned(),
                 expression => whole_expansion(expression, known)?,
             };
+            let sub_path = Some(sub_path).filter(|path| !path.is_empty()).map(|path| SubPath { index, path });
             let path = text("mountPath");
             let readonly = mount.bool_at(&["readOnly"]).unwrap_or(false) || volumes.is_read_only(volume);
             Ok(Mount {
                 container_path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
-                host_path: volumes.path(volume, &sub_path)?,
+                host_path: volumes.path(volume, &container.name, sub_path)?,
                 readonly,
                 recursive_read_only: matches!(text("recursiveReadOnly"), "Enabled" | "IfPossible")
                     && readonly,

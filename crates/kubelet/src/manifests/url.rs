@@ -8,6 +8,9 @@ use crate::http::{self, Answer, Request};
 use crate::pod::Source;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Who asks for manifests.
+const AGENT: &str = "kubelet/v1.37.0";
+
 /// No list of manifests is longer.
 const LONGEST: usize = 10 << 20;
 
@@ -30,7 +33,10 @@ impl ManifestUrl {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(ManifestUrl { url: url.to_owned(), request: Request { secure, host, port, path, headers } })
+        Ok(ManifestUrl {
+            url: url.to_owned(),
+            request: Request { secure, host, port, path, headers, agent: AGENT },
+        })
     }
 }
 
@@ -65,7 +71,7 @@ pub(super) async fn follow(from: ManifestUrl, period: Duration, mut wanted: Want
 }
 
 async fn ask(from: &ManifestUrl) -> Result<String, String> {
-    let Answer { status, body } = http::fetch(&from.request, TIMEOUT, LONGEST).await?;
+    let Answer { status, body, .. } = http::fetch(&from.request, TIMEOUT, LONGEST).await?;
     match (status, body.is_empty()) {
         (200, false) => Ok(body),
         (200, true) => Err(format!("zero-length data received from {}", from.url)),

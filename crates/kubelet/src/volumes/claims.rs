@@ -8,8 +8,14 @@ use crate::machine::Machine;
 use crate::pod::Pod;
 use crate::start::fetch;
 
-/// Where a claim's volume is on this node.
-pub(super) async fn path(machine: &Machine, pod: &Pod, name: &str) -> Result<PathBuf, String> {
+/// A claim's volume on this node.
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    /// Whether a pod's group may own what is in it: paths of the node itself stay as they are.
+    pub(super) has_group: bool,
+}
+
+pub(super) async fn find(machine: &Machine, pod: &Pod, name: &str) -> Result<Found, String> {
     let namespace = pod.namespace();
     let found =
         fetch(machine, &kinds::PERSISTENT_VOLUME_CLAIMS, pod, name).await.map_err(|e| e.to_string())?;
@@ -20,10 +26,10 @@ pub(super) async fn path(machine: &Machine, pod: &Pod, name: &str) -> Result<Pat
     let volume = machine.client.get(&kinds::PERSISTENT_VOLUMES, &Key::new("", volume)).await;
     let volume = volume.map_err(|e| e.to_string())?;
     if let Some(path) = volume.str_at(&["spec", "local", "path"]) {
-        return existing(path);
+        return existing(path).map(|path| Found { path, has_group: true });
     }
     if let Some(source) = volume.at(&["spec", "hostPath"]) {
-        return super::host_path::check(source);
+        return super::host_path::check(source).map(|path| Found { path, has_group: false });
     }
     Err("no volume plugin matched".to_owned())
 }

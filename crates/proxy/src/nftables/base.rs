@@ -9,10 +9,6 @@ use super::TABLE;
 use super::service::{Map, REJECT};
 use crate::base::{Base, LocalPods};
 
-/// The map of numbered endpoints.
-pub(crate) const ENDPOINTS: &str = "endpoints";
-/// The map of numbered endpoints' chains, for Services whose clients are remembered.
-pub(crate) const ENDPOINT_CHAINS: &str = "endpoint-chains";
 const NODE_PORT_IPS: &str = "nodeport-ips";
 const SERVICE_CIDRS: &str = "service-cidrs";
 
@@ -109,8 +105,7 @@ impl Base {
         let where_to = [address, Type::Protocol, Type::Port];
         let which_port = [Type::Protocol, Type::Port];
         let hairpin = [address, address, Type::Protocol, Type::Port];
-        let target = [address, Type::Port];
-        let sets: [(&str, &[Type], MapsTo<'_>); 9] = [
+        let sets: [(&str, &[Type], MapsTo<'_>); 7] = [
             (Map::ClusterIps.name(), &[address], MapsTo::Nothing),
             (Map::ServiceIps.name(), &where_to, MapsTo::Verdict),
             (Map::FirewallIps.name(), &where_to, MapsTo::Verdict),
@@ -118,8 +113,6 @@ impl Base {
             (Map::NoEndpointNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::ServiceNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::HairpinConnections.name(), &hairpin, MapsTo::Nothing),
-            (ENDPOINTS, &[Type::Mark], MapsTo::Data(&target)),
-            (ENDPOINT_CHAINS, &[Type::Mark], MapsTo::Verdict),
         ];
         for (id, (name, key, maps_to)) in (1..).zip(sets) {
             table.set(id, &Set { name, key, maps_to, intervals: false, timeout: None });
@@ -166,6 +159,8 @@ impl Base {
         let to_cluster_ip = Rule::of(self.family()).in_set(&[Field::Destination], Map::ClusterIps.name());
         table.rule("cluster-ips-check", &to_cluster_ip.reject());
         if !self.service_cidrs.is_empty() {
+            // What the node itself has is taken: it may answer for a Service that another proxy looks after.
+            table.rule("cluster-ips-check", &Rule::of(self.family()).to_local().back());
             let unallocated = Rule::of(self.family()).in_set(&[Field::Destination], SERVICE_CIDRS);
             table.rule("cluster-ips-check", &unallocated.drop());
         }

@@ -3,10 +3,10 @@
 //! Two Services may want the same entry: the one whose name comes first has it, and the other when that one is gone.
 //!
 //! *Invariants:* what changes depends on what changed, never on how much there is. What a packet on its way may still
-//! look for stays a while: endpoints are given new numbers rather than others' (until all are used up and the table is
-//! made anew), and old ones and empty chains are removed later.
+//! look for stays a while: endpoints are given new numbers, or take the place of others in one step, and old numbers and
+//! empty chains are removed later.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,35 +14,40 @@ use corten_client::Key;
 use corten_net::Protocol;
 use corten_net::nftables::Verdict;
 
+use super::numbers::{Map, Numbers, Pool};
 use super::service::{Entry, Rule, Wanted};
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Kept {
     services: HashMap<Key, Wanted>,
     /// Who wants each entry.
     entries: HashMap<Entry, BTreeMap<Key, Option<Verdict>>>,
-    /// The numbers that chains pick from.
-    numbers: HashMap<String, Numbers>,
-    next: u32,
-    /// There were not enough numbers: what was said to change is not to be written.
-    is_exhausted: bool,
+    /// The numbers that chains pick from, and the addresses they stand for.
+    numbers: HashMap<String, (Numbers, Vec<SocketAddr>)>,
+    addresses: Pool,
+    endpoint_chains: Pool,
     stale: Stale,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            services: HashMap::new(),
+            entries: HashMap::new(),
+            numbers: HashMap::new(),
+            addresses: Pool::new(false),
+            endpoint_chains: Pool::new(true),
+            stale: Stale::default(),
+        }
+    }
 }
 
 /// What nothing leads to any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stale {
     pub chains: BTreeSet<String>,
+    pub maps: BTreeSet<Map>,
     pub endpoints: Vec<Numbers>,
-}
-
-/// Consecutive numbers of endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Numbers {
-    pub first: u32,
-    pub count: u32,
-    /// They stand for chains, rather than for addresses.
-    pub chains: bool,
 }
 
 /// A rule whose endpoints have numbers, if it has several.
@@ -61,9 +66,12 @@ pub struct Changes {
     pub removed: Vec<Entry>,
     pub removed_numbers: Vec<Numbers>,
     pub new_sets: Vec<(String, Duration)>,
+    pub new_maps: Vec<Map>,
     pub new_chains: Vec<String>,
-    pub numbered: Vec<(u32, SocketAddr)>,
-    pub numbered_chains: Vec<(u32, String)>,
+    pub numbered: Vec<(Numbers, Vec<SocketAddr>)>,
+    /// Numbers that stand for other addresses than before.
+    pub renumbered: Vec<(Map, u32, SocketAddr)>,
+    pub numbered_chains: Vec<(Numbers, Vec<String>)>,
     pub rules: Vec<(String, Placed)>,
     pub added: Vec<(Entry, Option<Verdict>)>,
 }
@@ -93,11 +101,6 @@ impl Kept {
     pub fn everything(&mut self) -> Changes {
         let services = std::mem::take(self).services;
         self.change(services)
-    }
-
-    /// Whether there were not enough numbers for the last change: everything has to be written anew.
-    pub fn is_exhausted(&self) -> bool {
-        self.is_exhausted
     }
 
     /// Takes what may be removed a while after a change.
@@ -155,25 +158,26 @@ impl Kept {
 
     fn change_chains(&mut self, had: &Wanted, wanted: &Wanted, changes: &mut Changes) {
         for (chain, rules) in &had.chains {
-            if wanted.chains.get(chain) == Some(rules) {
+            let kept = wanted.chains.get(chain);
+            if kept == Some(rules) || kept.is_some_and(|kept| self.renumber(chain, rules, kept, changes)) {
                 continue;
             }
             changes.flushed.push(chain.clone());
-            match self.numbers.remove(chain) {
-                Some(numbers) if numbers.chains => changes.removed_numbers.push(numbers),
-                numbers => self.stale.endpoints.extend(numbers),
+            if let Some((numbers, _)) = self.numbers.remove(chain) {
+                self.give_back(numbers, changes);
             }
             if !wanted.chains.contains_key(chain) {
                 self.stale.chains.insert(chain.clone());
             }
         }
         for (chain, rules) in &wanted.chains {
-            if had.chains.get(chain) == Some(rules) {
-                continue;
-            }
-            if !had.chains.contains_key(chain) {
-                self.stale.chains.remove(chain);
-                changes.new_chains.push(chain.clone());
+            match had.chains.get(chain) {
+                Some(had) if had == rules || self.numbers.contains_key(chain) => continue,
+                Some(_) => {}
+                None => {
+                    self.stale.chains.remove(chain);
+                    changes.new_chains.push(chain.clone());
+                }
             }
             for rule in rules {
                 let placed = self.place(chain, rule, changes);
@@ -182,36 +186,74 @@ impl Kept {
         }
     }
 
+    /// As many endpoints as before, but others: they take the numbers of those that are gone, and no rule changes.
+    fn renumber(&mut self, chain: &str, had: &[Rule], wanted: &[Rule], changes: &mut Changes) -> bool {
+        let ([Rule::Redirect(before, had)], [Rule::Redirect(after, wanted)]) = (had, wanted) else {
+            return false;
+        };
+        let Some((numbers, addresses)) = self.numbers.get_mut(chain) else { return false };
+        if before != after || had.len() != wanted.len() {
+            return false;
+        }
+        let staying: HashSet<SocketAddr> = wanted.iter().copied().collect();
+        let known: HashSet<SocketAddr> = had.iter().copied().collect();
+        let mut new = wanted.iter().copied().filter(|address| !known.contains(address));
+        for (number, address) in (numbers.first..).zip(addresses) {
+            if !staying.contains(address)
+                && let Some(other) = new.next()
+            {
+                *address = other;
+                changes.renumbered.push((numbers.map, number, other));
+            }
+        }
+        true
+    }
+
     /// Gives endpoints their numbers.
     fn place(&mut self, chain: &str, rule: &Rule, changes: &mut Changes) -> Placed {
         match rule {
             Rule::Redirect(protocol, targets) if targets.len() > 1 => {
-                let numbers = self.number(chain, targets.len(), false);
-                changes.numbered.extend((numbers.first..).zip(targets.iter().copied()));
+                let numbers = self.number(chain, targets.len(), targets.clone(), changes);
+                changes.numbered.push((numbers, targets.clone()));
                 Placed::RedirectAny(*protocol, numbers)
             }
             Rule::GotoAny(chains) if chains.len() > 1 => {
-                let numbers = self.number(chain, chains.len(), true);
-                changes.numbered_chains.extend((numbers.first..).zip(chains.iter().cloned()));
+                let numbers = self.number(chain, chains.len(), Vec::new(), changes);
+                changes.numbered_chains.push((numbers, chains.clone()));
                 Placed::GotoAny(numbers)
             }
             rule => Placed::Plain(rule.clone()),
         }
     }
 
-    fn number(&mut self, chain: &str, count: usize, chains: bool) -> Numbers {
-        let count = count as u32;
-        let (first, next) = match self.next.checked_add(count) {
-            Some(next) => (self.next, next),
-            None => {
-                self.is_exhausted = true;
-                (0, count)
-            }
-        };
-        self.next = next;
-        let numbers = Numbers { first, count, chains };
-        self.numbers.insert(chain.to_owned(), numbers);
+    /// Numbers stand for addresses, or for chains if there are none.
+    fn number(
+        &mut self,
+        chain: &str,
+        count: usize,
+        addresses: Vec<SocketAddr>,
+        changes: &mut Changes,
+    ) -> Numbers {
+        let pool = if addresses.is_empty() { &mut self.endpoint_chains } else { &mut self.addresses };
+        let (numbers, is_new) = pool.take(count);
+        if is_new {
+            changes.new_maps.push(numbers.map);
+        }
+        self.numbers.insert(chain.to_owned(), (numbers, addresses));
         numbers
+    }
+
+    /// Chains that numbers stand for could not go before the numbers; addresses stay for packets on their way.
+    fn give_back(&mut self, numbers: Numbers, changes: &mut Changes) {
+        let pool = if numbers.map.chains { &mut self.endpoint_chains } else { &mut self.addresses };
+        if pool.give_back(numbers) {
+            self.stale.maps.insert(numbers.map);
+        }
+        if numbers.map.chains {
+            changes.removed_numbers.push(numbers);
+        } else {
+            self.stale.endpoints.push(numbers);
+        }
     }
 }
 

@@ -115,11 +115,7 @@ impl Backend for Table {
         let services: Vec<(ServiceKey, Wanted)> =
             services.into_iter().map(|(key, ports)| (key, wanted(&ports, node))).collect();
         let changes = self.kept.change(services);
-        if self.is_written && !self.kept.is_exhausted() {
-            self.write(&changes)
-        } else {
-            self.write_everything()
-        }
+        if self.is_written { self.write(&changes) } else { self.write_everything() }
     }
 
     fn count(&self) -> Option<Count> {

@@ -1,11 +1,13 @@
 //! Changes as a transaction.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use corten_net::nftables::{Element, Key, MapsTo, Rule as Expressions, Set, Transaction, Type};
+use corten_net::nftables::{Element, Key, MapsTo, Rule as Expressions, Set, Transaction, Type, Verdict};
 
-use super::base::{ENDPOINT_CHAINS, ENDPOINTS, from_pods};
-use super::kept::{Changes, Numbers, Placed, Stale};
+use super::base::from_pods;
+use super::kept::{Changes, Placed, Stale};
+use super::numbers::{Map as NumberMap, Numbers};
 use super::service::{Entry, Map, Rule};
 use crate::base::Base;
 
@@ -24,31 +26,25 @@ pub(crate) fn changes(table: &mut Transaction, base: &Base, changes: &Changes) {
     for numbers in &changes.removed_numbers {
         forget(table, *numbers);
     }
+    for (map, number, address) in &changes.renumbered {
+        let (map, number) = (&map.name(), Key::new().number(*number));
+        table.delete_elements(map, [&number]);
+        table.add_elements(map, [&Element::Mapped(number, target(*address))]);
+    }
     let address = if base.ipv4 { [Type::Ipv4] } else { [Type::Ipv6] };
     for (id, (name, timeout)) in (1000..).zip(&changes.new_sets) {
         let maps_to = MapsTo::Nothing;
         table.set(id, &Set { name, key: &address, maps_to, intervals: false, timeout: Some(*timeout) });
     }
+    for map in &changes.new_maps {
+        self::map(table, base, *map);
+    }
     for chain in &changes.new_chains {
         table.chain(chain);
     }
-    let endpoints: Vec<Element> = changes
-        .numbered
-        .iter()
-        .map(|(number, address)| {
-            let target = Key::new().address(address.ip()).port(address.port());
-            Element::Mapped(Key::new().number(*number), target)
-        })
-        .collect();
-    table.add_elements(ENDPOINTS, &endpoints);
-    let chains: Vec<Element> = changes
-        .numbered_chains
-        .iter()
-        .map(|(number, chain)| {
-            Element::Judged(Key::new().number(*number), corten_net::nftables::Verdict::Goto(chain.clone()))
-        })
-        .collect();
-    table.add_elements(ENDPOINT_CHAINS, &chains);
+    for (map, elements) in numbered(changes) {
+        table.add_elements(&map.name(), &elements);
+    }
     for (chain, rule) in &changes.rules {
         if let Some(expressions) = expressions(base, rule) {
             table.rule(chain, &expressions);
@@ -69,19 +65,52 @@ pub(crate) fn changes(table: &mut Transaction, base: &Base, changes: &Changes) {
 
 /// Removes what nothing leads to any more.
 pub(crate) fn removal(table: &mut Transaction, stale: &Stale) {
-    for numbers in &stale.endpoints {
+    for numbers in stale.endpoints.iter().filter(|numbers| !stale.maps.contains(&numbers.map)) {
         forget(table, *numbers);
+    }
+    for map in &stale.maps {
+        table.delete_set(&map.name());
     }
     for chain in &stale.chains {
         table.delete_chain(chain);
     }
 }
 
+/// A map of numbered endpoints.
+fn map(table: &mut Transaction, base: &Base, map: NumberMap) {
+    let target = if base.ipv4 { [Type::Ipv4, Type::Port] } else { [Type::Ipv6, Type::Port] };
+    let maps_to = if map.chains { MapsTo::Verdict } else { MapsTo::Data(&target) };
+    let id = 1_000_000 + 2 * map.id + u32::from(map.chains);
+    let name = &map.name();
+    table.set(id, &Set { name, key: &[Type::Mark], maps_to, intervals: false, timeout: None });
+}
+
+/// What comes into the maps of numbered endpoints.
+fn numbered(changes: &Changes) -> BTreeMap<NumberMap, Vec<Element>> {
+    let mut elements: BTreeMap<NumberMap, Vec<Element>> = BTreeMap::new();
+    for (numbers, addresses) in &changes.numbered {
+        let numbered = (numbers.first..)
+            .zip(addresses)
+            .map(|(number, address)| Element::Mapped(Key::new().number(number), target(*address)));
+        elements.entry(numbers.map).or_default().extend(numbered);
+    }
+    for (numbers, chains) in &changes.numbered_chains {
+        let numbered = (numbers.first..)
+            .zip(chains)
+            .map(|(number, chain)| Element::Judged(Key::new().number(number), Verdict::Goto(chain.clone())));
+        elements.entry(numbers.map).or_default().extend(numbered);
+    }
+    elements
+}
+
+fn target(address: SocketAddr) -> Key {
+    Key::new().address(address.ip()).port(address.port())
+}
+
 fn forget(table: &mut Transaction, numbers: Numbers) {
-    let map = if numbers.chains { ENDPOINT_CHAINS } else { ENDPOINTS };
-    let keys: Vec<Key> =
-        (numbers.first..numbers.first + numbers.count).map(|number| Key::new().number(number)).collect();
-    table.delete_elements(map, &keys);
+    let numbered = numbers.first..numbers.first + numbers.count;
+    let keys: Vec<Key> = numbered.map(|number| Key::new().number(number)).collect();
+    table.delete_elements(&numbers.map.name(), &keys);
 }
 
 fn by_map(entries: impl Iterator<Item = Entry>) -> BTreeMap<Map, Vec<Entry>> {
@@ -110,13 +139,11 @@ fn key(entry: &Entry) -> Key {
 fn expressions(base: &Base, rule: &Placed) -> Option<Expressions> {
     let (new, mark) = (Expressions::of(base.family()), base.masquerade_mark);
     Some(match rule {
-        Placed::RedirectAny(protocol, numbers) => new.protocol(protocol.number()).redirect_to_any(
-            base.ipv4,
-            ENDPOINTS,
-            numbers.first,
-            numbers.count,
-        ),
-        Placed::GotoAny(numbers) => new.judged_by_chance(ENDPOINT_CHAINS, numbers.first, numbers.count),
+        Placed::RedirectAny(protocol, numbers) => {
+            let (map, first, count) = (&numbers.map.name(), numbers.first, numbers.count);
+            new.protocol(protocol.number()).redirect_to_any(base.ipv4, map, first, count)
+        }
+        Placed::GotoAny(numbers) => new.judged_by_chance(&numbers.map.name(), numbers.first, numbers.count),
         Placed::Plain(rule) => match rule {
             Rule::Masquerade => new.mark(mark),
             Rule::MasqueradeOwn => new.from_local().mark(mark),

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use super::*;
-use crate::nftables::service::Map;
+use crate::nftables::service::Map as ServiceMap;
 
 fn key(name: &str) -> Key {
     Key::new("n", name)
@@ -9,7 +9,7 @@ fn key(name: &str) -> Key {
 
 fn entry(last: u8) -> Entry {
     Entry {
-        map: Map::ServiceIps,
+        map: ServiceMap::ServiceIps,
         address: Some(IpAddr::from([10, 96, 0, last])),
         port: Some((Protocol::Tcp, 80)),
     }
@@ -30,6 +30,10 @@ fn service(name: &str, last: u8, targets: &[&str]) -> (Key, Wanted) {
     (key(name), wanted)
 }
 
+fn numbers(first: u32, count: u32) -> Numbers {
+    Numbers { map: Map { chains: false, id: 0 }, first, count }
+}
+
 const TWO: [&str; 2] = ["10.244.0.1:80", "10.244.0.2:80"];
 
 #[test]
@@ -39,10 +43,10 @@ fn a_new_service_is_added_and_nothing_else() {
     let changes = kept.change([service("new", 200, &TWO)]);
     assert_eq!(changes.new_chains, ["new"]);
     assert_eq!(changes.added, [(entry(200), verdict("new"))]);
-    let numbers = Numbers { first: 200, count: 2, chains: false };
-    assert_eq!(changes.rules, [("new".to_owned(), Placed::RedirectAny(Protocol::Tcp, numbers))]);
-    let numbered: Vec<u32> = changes.numbered.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbered, [200, 201]);
+    assert_eq!(changes.rules, [("new".to_owned(), Placed::RedirectAny(Protocol::Tcp, numbers(200, 2)))]);
+    let targets = TWO.map(|target| target.parse().unwrap());
+    assert_eq!(changes.numbered, [(numbers(200, 2), targets.to_vec())]);
+    assert!(changes.new_maps.is_empty(), "there is room in the first one");
     assert!(changes.flushed.is_empty() && changes.removed.is_empty());
 }
 
@@ -60,10 +64,27 @@ fn a_changed_endpoint_is_one_chain_and_new_numbers() {
     let changes = kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.3:80", "10.244.0.4:80"])]);
     assert_eq!(changes.flushed, ["s"]);
     assert!(changes.new_chains.is_empty() && changes.added.is_empty() && changes.removed.is_empty());
-    assert_eq!(changes.numbered.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(changes.numbered[0].0, numbers(2, 3));
     let stale = kept.take_stale();
-    assert_eq!(stale.endpoints, [Numbers { first: 0, count: 2, chains: false }]);
+    assert_eq!(stale.endpoints, [numbers(0, 2)]);
     assert!(stale.chains.is_empty() && !kept.has_stale());
+}
+
+#[test]
+fn as_many_endpoints_as_before_change_no_rule() {
+    let mut kept = Kept::default();
+    kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.2:80", "10.244.0.3:80"])]);
+    let changes = kept.change([service("s", 1, &["10.244.0.0:80", "10.244.0.1:80", "10.244.0.3:80"])]);
+    let map = Map { chains: false, id: 0 };
+    let expected =
+        Changes { renumbered: vec![(map, 1, "10.244.0.0:80".parse().unwrap())], ..Changes::default() };
+    assert_eq!(changes, expected);
+    let changes = kept.change([service("s", 1, &["10.244.0.1:80", "10.244.0.3:80", "10.244.0.9:80"])]);
+    assert_eq!(changes.renumbered, [(map, 1, "10.244.0.9:80".parse().unwrap())]);
+    assert!(!kept.has_stale());
+    let changes = kept.change([service("s", 1, &["10.244.0.9:80"])]);
+    assert_eq!(changes.flushed, ["s"], "another number of them is another rule");
+    assert_eq!(kept.take_stale().endpoints, [numbers(0, 3)]);
 }
 
 #[test]
@@ -107,7 +128,7 @@ fn everything_is_what_an_empty_table_needs() {
     let everything = kept.everything();
     assert_eq!(everything.added, [(entry(1), verdict("a")), (entry(2), verdict("b"))]);
     assert!(everything.flushed.is_empty() && everything.removed.is_empty() && !kept.has_stale());
-    assert_eq!(everything.numbered.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!((everything.numbered.len(), everything.numbered[0].0), (1, numbers(0, 2)));
 }
 
 #[test]
@@ -131,11 +152,13 @@ fn a_set_that_shall_remember_longer_is_made_anew() {
 }
 
 #[test]
-fn numbers_run_out_once() {
-    let mut kept = Kept { next: u32::MAX - 1, ..Kept::default() };
-    kept.change([service("s", 1, &TWO), service("t", 2, &TWO)]);
-    assert!(kept.is_exhausted());
-    let everything = kept.everything();
-    assert_eq!(everything.numbered.len(), 4);
-    assert!(!kept.is_exhausted());
+fn a_map_that_nobody_looks_at_goes_later() {
+    let many: Vec<String> = (0..600).map(|n| format!("10.244.{}.{}:80", n / 250, n % 250)).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let mut kept = Kept::default();
+    kept.change([service("big", 1, &many)]);
+    let changes = kept.change([service("small", 2, &TWO)]);
+    assert_eq!(changes.new_maps, [Map { chains: false, id: 1 }]);
+    kept.change([(key("big"), Wanted::default())]);
+    assert_eq!(kept.take_stale().maps, [Map { chains: false, id: 0 }].into());
 }
