@@ -28,6 +28,16 @@ const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,scheduler"
 /// A test that says something of admission plugins itself gets exactly that.
 const WITHOUT_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
 
+/// Tests run on machines that are nearly full too; those that are about full disks say so themselves.
+const ON_FULL_DISKS: [&str; 6] = [
+    "--kubelet-arg",
+    "eviction-hard=nodefs.available<1Mi",
+    "--kubelet-arg",
+    "image-gc-high-threshold=100",
+    "--kubelet-arg",
+    "image-gc-low-threshold=99",
+];
+
 /// Where a server keeps its data; removed when the last handle is dropped.
 #[derive(Clone)]
 pub struct DataDirectory(Arc<TempDir>);
@@ -137,6 +147,7 @@ impl Server {
             .args(["--bind-address", "127.0.0.1", "--secure-port", "0"])
             .args(alone.then_some(WITHOUT_CONTROLLERS))
             .args((!chosen).then_some(WITHOUT_ACCOUNTS))
+            .args(ON_FULL_DISKS)
             .args(&arguments)
             .env("CORTEN_LOG", "info")
             .stdin(Stdio::null())

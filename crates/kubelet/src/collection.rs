@@ -92,6 +92,13 @@ async fn look_at_images(machine: &Machine) -> corten_container::Result<Vec<image
     Ok(machine.collection.images.lock().look(&listed, &used, machine.clock.now()))
 }
 
+/// Takes note of what images there are: none goes before it has been here for a while.
+pub(crate) async fn note_images(machine: &Machine) {
+    if let Err(error) = look_at_images(machine).await {
+        tracing::debug!(%error, "images could not be listed");
+    }
+}
+
 /// Removes images while the disk they are on is too full.
 pub(crate) async fn collect_images(machine: &Machine) {
     let (now, policy) = (machine.clock.now(), &machine.housekeeping.images);

@@ -69,7 +69,7 @@ impl Evictions {
             return None;
         }
         let message = format!("Pod was rejected: {}", message::of_conditions(&conditions));
-        Some(Ended { reason: REASON.to_owned(), message, ..Ended::default() })
+        Some(Ended { reason: REASON.to_owned(), message, rejected: true, ..Ended::default() })
     }
 }
 
@@ -136,6 +136,7 @@ pub(crate) async fn look(machine: &Arc<Machine>) -> bool {
         message,
         grace: Some(grace(&pod, threshold, options)),
         disrupted: true,
+        ..Ended::default()
     };
     evict(machine, Verdict { pod, ended, signal: threshold.signal.name() }).await
 }
@@ -193,7 +194,7 @@ async fn over_their_limits(machine: &Machine) -> Option<Verdict> {
 async fn evict(machine: &Machine, verdict: Verdict) -> bool {
     let Verdict { pod, ended, signal } = verdict;
     machine.teller(&pod).warning(REASON, ended.message.clone());
-    tracing::info!(pod = %pod.key(), signal, message = ended.message, "evicting a pod");
+    tracing::info!(pod = %pod.key(), signal, why = ended.message.trim_end(), "evicting a pod");
     *machine.evictions.counts.lock().entry(signal).or_default() += 1;
     machine.pods.end(pod.uid(), ended);
     let gone = async {

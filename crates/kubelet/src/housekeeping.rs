@@ -77,6 +77,7 @@ fn logs(configuration: &Value) -> Result<LogPolicy, String> {
 /// Keeps the node in order, for good.
 pub(crate) async fn run(machine: Arc<Machine>) {
     let clock = machine.clock.clone();
+    collection::note_images(&machine).await;
     for round in 1u64.. {
         let mut wait = machine.housekeeping.period;
         if eviction::look(&machine).await {

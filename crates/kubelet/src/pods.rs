@@ -138,6 +138,10 @@ impl Pods {
         }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().workers.len()
+    }
+
     /// Every pod as it was last wanted.
     pub(crate) fn all(&self) -> Vec<Pod> {
         self.0.lock().workers.values().map(|orders| orders.pod.lock().clone()).collect()

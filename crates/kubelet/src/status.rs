@@ -61,6 +61,8 @@ pub struct Ended {
     pub grace: Option<std::time::Duration>,
     /// Whether it ended for the sake of others.
     pub disrupted: bool,
+    /// Whether it never began.
+    pub rejected: bool,
 }
 
 impl Known {
@@ -72,6 +74,9 @@ impl Known {
 /// The status of a pod now. `over` once nothing of it will run again.
 pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Timestamp) -> Value {
     let old = pod.tree().get("status").cloned().unwrap_or_else(Value::object);
+    if let Some(ended) = known.ended.as_ref().filter(|ended| ended.rejected) {
+        return rejected(ended, &old, now);
+    }
     let of = |roles: &[Role], list: &str| -> Vec<Value> {
         let wanted = pod.containers().iter().filter(|c| roles.contains(&c.role));
         wanted.map(|c| containers::status(pod, c, observed, known, old.items_at(&[list]), over)).collect()
@@ -129,6 +134,17 @@ fn given(pod: &Pod, known: &Known, old: &Value, status: &mut Map) {
     insert(&mut all, "limits", &limits);
     insert(&mut all, "requests", &resources::amounts(&has, "requests"));
     status.insert("resources", Value::Object(all));
+}
+
+/// Of a pod that was not taken on there is nothing to say but why.
+fn rejected(ended: &Ended, old: &Value, now: Timestamp) -> Value {
+    let mut status = Map::new();
+    copy(old, &mut status, &["qosClass", "conditions"]);
+    status.insert("startTime", time::format(now));
+    status.insert("phase", "Failed");
+    status.insert("reason", ended.reason.as_str());
+    status.insert("message", ended.message.as_str());
+    Value::Object(status)
 }
 
 fn copy(old: &Value, status: &mut Map, keys: &[&'static str]) {

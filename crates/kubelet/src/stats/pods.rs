@@ -8,6 +8,7 @@ use corten_container::{
     Container, ContainerFilter, ContainerState, FilesystemUsage, PodSandbox, PodSandboxFilter,
     PodSandboxState, StatsFilter,
 };
+use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::{ContainerStats, Detail, FsStats, Measured, PodStats, disk, file_system, volumes};
@@ -39,6 +40,11 @@ async fn look(machine: &Machine, pods: Vec<Pod>, detail: Detail) -> corten_conta
     let filter = ContainerFilter { state: Some(ContainerState::Running), ..ContainerFilter::default() };
     let containers = machine.runtime.list_containers(&filter).await?;
     let known: HashMap<String, Pod> = pods.into_iter().map(|pod| (pod.uid().to_owned(), pod)).collect();
+    // Asking about everybody is dear: what somebody has on disk has to be walked through.
+    let few = known.len() < machine.pods.count();
+    let is_known = |sandbox: &&PodSandbox| known.contains_key(&sandbox.metadata.uid);
+    let wanted: Option<Vec<String>> =
+        few.then(|| sandboxes.iter().filter(is_known).map(|sandbox| sandbox.id.clone()).collect());
     let mut told = None;
     let mut found = Vec::new();
     for sandbox in sandboxes {
@@ -48,7 +54,7 @@ async fn look(machine: &Machine, pods: Vec<Pod>, detail: Detail) -> corten_conta
         let mut stats = used(machine, pod, &sandbox, &own);
         if detail == Detail::Everything || stats.containers.iter().any(|c| c.cpu.is_none()) {
             if told.is_none() {
-                told = Some(ask(machine, detail).await?);
+                told = Some(ask(machine, detail, wanted.as_deref()).await?);
             }
             if let Some(told) = &told {
                 complete(&mut stats, told);
@@ -105,11 +111,20 @@ fn used(machine: &Machine, pod: &Pod, sandbox: &PodSandbox, containers: &[&Conta
     }
 }
 
-/// Asks the runtime. One that knows nothing of sandboxes is asked about containers.
-async fn ask(machine: &Machine, detail: Detail) -> corten_container::Result<Told> {
+/// Asks the runtime about some sandboxes, or all. One that knows nothing of sandboxes is asked about containers.
+async fn ask(machine: &Machine, detail: Detail, wanted: Option<&[String]>) -> corten_container::Result<Told> {
     let filter = StatsFilter::default();
+    let runtime = &machine.runtime;
+    let sandboxes = async {
+        let Some(wanted) = wanted else { return runtime.list_pod_sandbox_stats(&filter).await };
+        let asked = join_all(wanted.iter().map(|id| runtime.pod_sandbox_stats(id))).await;
+        asked
+            .into_iter()
+            .filter(|one| !one.as_ref().is_err_and(corten_container::Error::is_not_found))
+            .collect()
+    };
     if detail == Detail::Everything
-        && let Ok(list) = machine.runtime.list_pod_sandbox_stats(&filter).await
+        && let Ok(list) = sandboxes.await
     {
         let containers = list.iter().flat_map(|sandbox| sandbox.containers.iter().cloned());
         let containers = containers.map(|container| (container.id.clone(), container)).collect();
