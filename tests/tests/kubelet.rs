@@ -29,7 +29,7 @@ impl Kubelet {
         let path = directory.path().display();
         let config = format!(
             "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nport: {port}\nhealthzPort: {health}\n\
-             maxPods: 7\nauthentication: {{x509: {{clientCAFile: {}}}}}\n",
+             maxPods: 7\nserverTLSBootstrap: true\nauthentication: {{x509: {{clientCAFile: {}}}}}\n",
             server.directory().path().join("pki/ca.crt").display()
         );
         std::fs::write(directory.path().join("config"), config).expect("a configuration is written");
@@ -100,7 +100,8 @@ fn a_node_joins_and_runs_pods() {
     client.post(PODS, &asked).expect_status(201);
     let path = format!("{PODS}/web");
     eventually("the pod runs", || condition(&client.get(&path).expect(200), "Ready") == "True");
-    assert_eq!(kubectl.run(&["logs", "web"]).ok(), "hello\n");
+    // The server believes a kubelet once it has certified it.
+    eventually("the log can be read", || kubectl.run(&["logs", "web"]).stdout == "hello\n");
     assert_eq!(kubectl.run(&["exec", "web", "--", "echo", "in"]).ok(), "in\n");
     client.delete(&path);
     eventually("the pod is gone", || client.get(&path).status == 404);

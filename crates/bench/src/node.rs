@@ -67,7 +67,7 @@ pub async fn node(options: NodeOptions) -> anyhow::Result<Report> {
 /// Has the image where the node will look for it.
 fn import(data_dir: &Path) -> anyhow::Result<()> {
     let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("making an image")?;
-    let store = Store::open(&corten_container::folder(data_dir)).context("opening the images")?;
+    let store = Store::open(corten_container::folder(data_dir)).context("opening the images")?;
     store.import(archive.as_slice()).context("importing the image")?;
     Ok(())
 }

@@ -232,6 +232,6 @@ async fn scheduled(server: &ServerProcess, namespace: &str) -> anyhow::Result<()
         let Some(waiting) = list.items_at(&["items"]).first() else { return Ok(()) };
         ensure!(started.elapsed() < LIMIT, "{} has no node after {LIMIT:?}", meta::name(waiting));
         // Looking through many pods takes time from the server.
-        tokio::time::sleep(ASK_EVERY.max(asked.elapsed() * 20)).await;
+        tokio::time::sleep(ASK_EVERY.max(asked.elapsed() * 5)).await;
     }
 }

@@ -87,7 +87,15 @@ async fn patch(
         let had = last.is_some_and(has) || pod.tree().get("status").is_some_and(has);
         if had && !has(&status) {
             let gone = value!({"$patch": "delete", "type": (kind)});
-            status.get_mut("conditions").and_then(Value::as_array_mut).map(|list| list.push(gone));
+            if let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+                list.push(gone);
+            }
+        }
+    }
+    for list in ["podIPs", "hostIPs"] {
+        // Addresses are merged too: those that are gone would stay.
+        if let Some(list) = status.get_mut(list).and_then(Value::as_array_mut) {
+            list.push(value!({"$patch": "replace"}));
         }
     }
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {

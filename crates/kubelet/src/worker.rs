@@ -3,18 +3,20 @@
 //! A pod is *running* until it is deleted, evicted, out of time or over; then it is *ending* until nothing of it
 //! runs any more; then it is *ended*, and what it had is taken away. It never goes back.
 
+mod known;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corten_container::{AuthConfig, ContainerState, ContainerStatus};
+use corten_container::{AuthConfig, ContainerState};
 use corten_reconcile::EventKind;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-use crate::actions::{self, Actions, Knowledge, Probed};
-use crate::allocation::{Step, needs_restart};
+use crate::actions::{self, Actions};
+use crate::allocation::Step;
 use crate::backoff::Backoffs;
 use crate::config::sandbox_config;
 use crate::kill::{self, Ending};
@@ -23,12 +25,12 @@ use crate::mirrors;
 use crate::names;
 use crate::observe::observe;
 use crate::observed::{Observed, Sandbox};
-use crate::pod::{Container, HostNamespace, Pod};
+use crate::pod::{HostNamespace, Pod};
 use crate::pods::Pods;
 use crate::resize;
 use crate::runtime_class;
 use crate::start::{self, Surroundings};
-use crate::status::{self, Ended, Known, Readiness, Waiting};
+use crate::status::{Ended, Waiting};
 
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
@@ -412,56 +414,6 @@ impl Worker {
             }
         }
         Ok(failed)
-    }
-
-    /// Tells the API server how the pod is. `over` once nothing of it will run again.
-    async fn tell(&self, look: &Look, over: bool) -> Result<(), String> {
-        let probed = look.observed.running().map(|status| {
-            let readiness = self.readiness(&look.pod, status);
-            (status.id.clone(), readiness)
-        });
-        let known = Known {
-            waiting: self.waiting.clone(),
-            probed: probed.collect(),
-            host_ips: self.machine.host_ips.clone(),
-            runtime: self.machine.runtime_name.clone(),
-            ended: self.ended.clone(),
-            resizing: self.machine.allocations.review(&self.machine, &look.pod, &look.observed),
-            actuated: Some(self.machine.allocations.actuated(look.pod.uid())),
-        };
-        let status = status::status(&look.pod, &look.observed, &known, over, look.now);
-        let told = self.machine.statuses.tell(&self.machine, &look.pod, &status).await;
-        told.map_err(|e| e.to_string())
-    }
-
-    /// What probes say of a running container; one without probes is as ready as it runs.
-    fn readiness(&self, pod: &Pod, status: &ContainerStatus) -> Readiness {
-        let probes = |name: &str| {
-            pod.container(&status.metadata.name).is_some_and(|container| container.tree.get(name).is_some())
-        };
-        let known = self.machine.probes.of(&status.id);
-        let started = !probes("startupProbe") || known.started == Some(true);
-        Readiness { started, ready: started && (!probes("readinessProbe") || known.ready) }
-    }
-}
-
-impl Knowledge for Worker {
-    fn probed(&self, container: &Container, status: &ContainerStatus) -> Probed {
-        let known = self.machine.probes.of(&status.id);
-        let asks = container.tree.get("startupProbe").is_some();
-        Probed {
-            started: if asks { known.started } else { Some(true) },
-            startup_failed: known.startup_failed,
-            liveness_failed: known.liveness_failed,
-        }
-    }
-
-    fn changed(&self, container: &Container, status: &ContainerStatus) -> bool {
-        names::is_changed(container, status)
-    }
-
-    fn resized(&self, pod: &Pod, container: &Container) -> bool {
-        needs_restart(pod, container, &self.machine.allocations.actuated(pod.uid()))
     }
 }
 

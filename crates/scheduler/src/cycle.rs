@@ -181,14 +181,12 @@ fn check(
     pod: &Pod,
     at: NodeIx,
 ) -> Option<(&'static str, Rejection)> {
-    let ahead = refused_for_others(profile, cluster, filters, pod, at);
-    if ahead.is_some() {
-        return ahead;
-    }
-    match opinions {
+    // Most nodes that cannot be had cannot be had even so.
+    let alone = match opinions {
         Some(opinions) => profile.check_knowing(opinions, filters, pod, cluster, at),
         None => profile.check(filters, pod, cluster, at),
-    }
+    };
+    alone.or_else(|| refused_for_others(profile, cluster, filters, pod, at))
 }
 
 /// Why a pod cannot have a node on which pods came or went since the filters were made.
@@ -199,8 +197,8 @@ pub(crate) fn on_node(
     pod: &Pod,
     at: NodeIx,
 ) -> Option<(&'static str, Rejection)> {
-    let ahead = refused_for_others(profile, cluster, filters, pod, at);
-    ahead.or_else(|| profile.check_again(filters, pod, cluster, at))
+    let alone = profile.check_again(filters, pod, cluster, at);
+    alone.or_else(|| refused_for_others(profile, cluster, filters, pod, at))
 }
 
 /// Pods that wait for the node and come before this one count as there, and as not there: it has to fit either way.
@@ -218,9 +216,11 @@ fn refused_for_others(
     if waiting.is_empty() {
         return None;
     }
+    let version = cluster.snapshot.version(at);
     waiting.iter().for_each(|other| cluster.snapshot.put(other.clone(), at));
     let rejected = profile.check_again(filters, pod, cluster, at);
     waiting.iter().for_each(|other: &Arc<Pod>| drop(cluster.snapshot.take(&other.uid, at)));
+    cluster.snapshot.is_again(at, version);
     rejected
 }
 

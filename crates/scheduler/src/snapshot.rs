@@ -119,6 +119,11 @@ impl Snapshot {
         self.versions[at as usize]
     }
 
+    /// What was tried on a node has been undone: it is again as it was in a version.
+    pub(crate) fn is_again(&mut self, at: NodeIx, version: u64) {
+        self.versions[at as usize] = version;
+    }
+
     fn touch(&mut self, at: NodeIx) {
         self.newest += 1;
         self.versions[at as usize] = self.newest;

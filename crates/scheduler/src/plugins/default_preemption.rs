@@ -133,7 +133,10 @@ impl DefaultPreemption {
         let mut found: Vec<Candidate> = Vec::new();
         for step in 0..nodes.len() {
             let at = nodes[(offset + step) % nodes.len()];
-            match candidate(pod, cluster, profile, &filters, at) {
+            let version = cluster.snapshot.version(at);
+            let candidate = candidate(pod, cluster, profile, &filters, at);
+            cluster.snapshot.is_again(at, version);
+            match candidate {
                 Ok(candidate) => found.push(candidate),
                 Err(rejection) => refused.reject(at, NAME, &rejection),
             }

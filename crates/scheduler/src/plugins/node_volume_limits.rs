@@ -47,10 +47,14 @@ impl Filter for Brought {
         if limits.is_empty() {
             return None;
         }
-        let mut attached = Vec::new();
-        for pod in cluster.snapshot.place(at).pods.iter().filter(|pod| !pod.shape.volumes.is_empty()) {
-            add_volumes(storage, pod, &mut attached);
+        let pods = &cluster.snapshot.place(at).pods;
+        let claims: usize = pods.iter().map(|pod| pod.shape.volumes.all_claims().count()).sum();
+        let at_most = self.0.len() + claims + storage.attached(name).count();
+        if limits.iter().all(|(_, most)| at_most <= *most) {
+            return None;
         }
+        let mut attached = Vec::new();
+        pods.iter().for_each(|pod| add_volumes(storage, pod, &mut attached));
         let used = attached.len();
         storage.attached(name).for_each(|volume| add(Some(volume), &mut attached));
         let exceeded = limits.iter().any(|(driver, most)| {
