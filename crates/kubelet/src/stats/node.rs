@@ -34,8 +34,11 @@ pub(super) async fn look(machine: &Machine, detail: Detail) -> corten_container:
     Ok(node)
 }
 
-/// What is available to, and used by, the node and all its pods together; the latter only if they are limited.
-pub(crate) fn memory(machine: &Machine) -> (Option<(u64, u64)>, Option<(u64, u64)>) {
+/// What is available and what is used of something.
+type Left = Option<(u64, u64)>;
+
+/// The memory of the node, and that of all its pods together; the latter only if they are limited.
+pub(crate) fn memory(machine: &Machine) -> (Left, Left) {
     let left = |memory: Memory| {
         let used = memory.working_set();
         Some((memory.limit?.saturating_sub(used), used))
