@@ -69,6 +69,9 @@ impl Node {
             "0",
             "--pod-manifest-path",
             &manifests,
+            // However full this machine's disk is.
+            "--kubelet-arg",
+            "eviction-hard=memory.available<1Mi",
         ];
         match &endpoint {
             Some(endpoint) => arguments.extend(["--container-runtime-endpoint", endpoint]),

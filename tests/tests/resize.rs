@@ -23,8 +23,9 @@ fn status(node: &Node, pod: &str, container: &str) -> Value {
 
 fn gets_what_it_asks_for(runtime: Runtime) {
     let mut node = Node::start("resized", runtime);
-    let mut asked =
-        pod("web", "Always", &[container("kept", "sleep 100000"), container("begun", "sleep 100000")]);
+    // Memory that cannot be taken away.
+    let holding = "head -c 8000000 /dev/zero > /dev/shm/held; sleep 100000";
+    let mut asked = pod("web", "Always", &[container("kept", holding), container("begun", "sleep 100000")]);
     let containers = &mut asked["spec"]["containers"];
     containers[0]["resources"] = resources("100m", "64Mi");
     containers[1]["resources"] = resources("100m", "64Mi");
