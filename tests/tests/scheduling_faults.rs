@@ -68,7 +68,7 @@ impl Transport for Faulty {
             }
             let answer = server.call(request).await?;
             if answer.status().is_success() {
-                *taken.lock().unwrap().entry(path).or_default() += 1;
+                *taken.lock().expect("nobody panicked with it").entry(path).or_default() += 1;
             }
             match fault {
                 Some(Fault::AnswerLost) => Err(Error::transport("the line is cut")),
@@ -85,10 +85,10 @@ impl Transport for Faulty {
 
 /// Deletes the node that a pod is to be bound to.
 async fn delete_node(administrator: Arc<dyn Transport>, binding: &Bytes) {
-    let binding = corten_api::json::parse(binding).unwrap();
-    let node = binding.str_at(&["target", "name"]).unwrap().to_owned();
+    let binding = corten_api::json::parse(binding).expect("a binding");
+    let node = binding.str_at(&["target", "name"]).expect("a node").to_owned();
     let client = Client::new(administrator, "test");
-    client.delete(&kinds::NODES, &Key::new("", node), &DeleteOptions::default()).await.unwrap();
+    client.delete(&kinds::NODES, &Key::new("", node), &DeleteOptions::default()).await.expect("deleted");
 }
 
 /// A cluster whose scheduler's first bindings meet a fault.
@@ -138,7 +138,7 @@ fn check(fault: Fault) {
     let full = |cluster: &Cluster| !places(cluster).contains_key("");
     cluster.until("every pod has a node", Duration::from_secs(600), full);
     assert!(places(&cluster).values().all(|pods| *pods == PER_NODE), "{:?}", places(&cluster));
-    let taken = taken.lock().unwrap();
+    let taken = taken.lock().expect("nobody panicked with it");
     assert_eq!(taken.len(), 3 * PER_NODE);
     assert!(taken.values().all(|times| *times == 1), "{taken:?}");
 }
@@ -188,7 +188,7 @@ const NODE_COUNT: usize = 10;
 fn bound(server: &Server) -> BTreeMap<String, String> {
     let list = server.client().get("/api/v1/namespaces/default/pods").expect(200);
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let pods = list["items"].as_array().unwrap().iter();
+    let pods = list["items"].as_array().expect("a list").iter();
     let places = pods.map(|pod| (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"])));
     places.filter(|(_, node)| !node.is_empty()).collect()
 }

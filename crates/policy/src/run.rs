@@ -21,6 +21,9 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duratio
 /// log tells, and pods are better late than never.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Takes in a change; whether it means anything.
+type Take = fn(&mut Inputs, &Change) -> bool;
+
 /// Running enforcement of one node.
 pub struct Policies {
     node: String,
@@ -64,7 +67,7 @@ impl Policies {
         self.state.lock().inputs.detached(&Key::new(namespace, name));
     }
 
-    fn take(&self, change: &Change, take: fn(&mut Inputs, &Change) -> bool) {
+    fn take(&self, change: &Change, take: Take) {
         let mut state = self.state.lock();
         if take(&mut state.inputs, change) {
             state.asked += 1;
@@ -115,7 +118,7 @@ pub fn start(manager: &Manager, node: &str) -> io::Result<Arc<Policies>> {
         wake: Notify::new(),
         enforced: watch::Sender::new(0),
     });
-    let followed: [(_, fn(&mut Inputs, &Change) -> bool); 3] = [
+    let followed: [(_, Take); 3] = [
         (manager.caches().of(&kinds::NETWORK_POLICIES), Inputs::policy),
         (manager.caches().of(&kinds::NAMESPACES), Inputs::namespace),
         (manager.caches().of(&kinds::PODS), Inputs::pod),

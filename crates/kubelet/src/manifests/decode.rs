@@ -198,9 +198,7 @@ mod tests {
 
     #[test]
     fn a_url_may_name_several() {
-        let list = format!(
-            "apiVersion: v1\nkind: PodList\nitems: [{{metadata: {{name: a}}, spec: {{containers: [{{name: c, image: i}}]}}}}]"
-        );
+        let list = "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}]";
         let found = pods(list.as_bytes(), &origin(Source::Http)).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name(), found[0].source()), ("a-node1", Source::Http));

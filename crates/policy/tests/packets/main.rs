@@ -1,5 +1,8 @@
 //! Policies on real packets: a node whose pods are network namespaces, and somebody outside it.
 
+#[cfg(test)]
 mod matrix;
+#[cfg(test)]
 mod single;
+#[cfg(test)]
 mod world;
