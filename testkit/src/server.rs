@@ -22,7 +22,7 @@ const READY: &str = "Try:";
 
 /// Most tests are about what a client does, and want nobody else to do anything. A test that says something of
 /// parts or of nodes itself gets exactly that.
-const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,scheduler";
+const WITHOUT_CONTROLLERS: &str = "--disable=agent,controller-manager,dns,scheduler";
 
 /// Without controllers nobody makes the service accounts that pods run as: most tests want pods without them.
 /// A test that says something of admission plugins itself gets exactly that.

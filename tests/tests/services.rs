@@ -129,7 +129,7 @@ impl Cluster {
     fn scale(&self, replicas: u32) {
         let patch = json!({"spec": {"replicas": replicas}});
         let path = format!("{DEPLOYMENTS}/web");
-        self.server.client().patch(path, "application/merge-patch+json", &patch).expect_status(200);
+        self.server.client().patch(path, "merge", &patch).expect_status(200);
     }
 
     /// A pod that does nothing, for others to look out of.

@@ -3,7 +3,7 @@
 mod addons;
 mod authentication;
 mod joining;
-mod node_network;
+pub(crate) mod node_network;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

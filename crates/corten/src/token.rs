@@ -16,7 +16,7 @@ use corten_pki::{Credentials, parse_kubeconfig};
 use jiff::Timestamp;
 
 use crate::join::{Invitation, fingerprint};
-use crate::server::INVITED;
+use crate::server::{INVITED, node_network};
 
 const NAMESPACE: &str = "kube-system";
 const PREFIX: &str = "bootstrap-token-";
@@ -100,6 +100,7 @@ async fn create(client: &Client, credentials: &Credentials, args: &CreateArgs) -
     };
     let secret = secret(&invitation, args, expiration);
     client.create(&kinds::SECRETS, &secret).await.context("making the token")?;
+    node_network::let_nodes_read(client).await.context("letting nodes read what their networks need")?;
     let whole = format!("K10{}::{}", fingerprint(&credentials.ca_pem), invitation.bearer());
     if args.print_join_command {
         println!("corten agent --server {} --token {whole}", reached_at(client, credentials).await);

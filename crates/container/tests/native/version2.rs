@@ -37,7 +37,7 @@ fn everything_works_with_version_2_alone() {
     std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755)).unwrap();
     let output = boot(&init, &folder.path().join("console"));
     let ran = format!("test result: ok. {} passed", TESTS.len());
-    assert!(output.contains(&ran) && output.contains(&format!("{DONE}0\n")), "{output}");
+    assert!(output.contains(&ran) && output.contains(&format!("{DONE}0")), "{output}");
 }
 
 /// The first process: mounts what there has to be, runs the tests and switches off.

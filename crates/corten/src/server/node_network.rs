@@ -13,16 +13,15 @@ const ROLE: &str = "corten:node-network";
 
 /// Brings it all to where it should be; a cluster without it is a cluster all the same. No addresses for no service.
 pub(super) async fn install(client: &Client, dns: &[IpAddr]) {
-    if let Err(error) = let_nodes_read(client).await {
-        tracing::warn!(%error, "nodes could not be let read what their networks need");
-    }
     let result = if dns.is_empty() { remove(client).await } else { add(client, dns).await };
     if let Err(error) = result {
         tracing::warn!(%error, "the service for names could not be brought up to date");
     }
 }
 
-async fn let_nodes_read(client: &Client) -> Result<(), Error> {
+/// Lets nodes read what their networks need. Only a cluster that machines are invited to has to: the server's own node
+/// reads it as the server does, and nodes of other making read no more than their own pods.
+pub(crate) async fn let_nodes_read(client: &Client) -> Result<(), Error> {
     let rule = |group: &str, resources: Value| value!({"apiGroups": [(group)], "resources": (resources), "verbs": ["get", "list", "watch"]});
     let mut role = kinds::CLUSTER_ROLES.new_object("", ROLE);
     role.set(
