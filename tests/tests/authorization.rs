@@ -83,7 +83,9 @@ fn a_role_is_in_force_when_its_write_is_answered() {
 
 #[test]
 fn the_bootstrap_policy_is_repaired_at_start_and_left_alone_otherwise() {
-    let mut server = Server::start();
+    // What lets people read metrics is added to the roles of others a moment after the start.
+    let parts = "--disable=agent,controller-manager,dns,metrics-server,scheduler";
+    let mut server = Server::start_with(&[parts]);
     let roles = |server: &Server| {
         let own = "labelSelector=kubernetes.io/bootstrapping";
         let mut list = server.client().get(format!("{RBAC}/clusterroles?{own}")).expect(200);
