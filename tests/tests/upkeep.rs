@@ -96,7 +96,9 @@ impl Drop for Node {
             client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
         }
         let started = std::time::Instant::now();
-        while !names().is_empty() && started.elapsed().as_secs() < 20 {
+        let sandboxes = self.directory.path().join("runtime/sandboxes");
+        let has_some = || std::fs::read_dir(&sandboxes).is_ok_and(|mut left| left.next().is_some());
+        while (!names().is_empty() || has_some()) && started.elapsed().as_secs() < 20 {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
     }
