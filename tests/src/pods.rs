@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use corten_testkit::{Client, Containerd, DataDirectory, Server, busybox_archive, corten_binary};
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use crate::eventually;
 
 /// Where the pods of tests are.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// How long what is to end may take.
+const HOPE: Duration = Duration::from_secs(60);
 
 /// A cluster with one real node and the image it needs.
 pub struct Node {
@@ -151,11 +155,7 @@ impl Drop for Node {
     /// A test that failed leaves no containers behind either.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for pod in items(self.server.client()) {
-                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-                self.server.client().delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
-            }
-            std::thread::sleep(std::time::Duration::from_secs(4));
+            leave_nothing(self.server.client(), self.directory.path());
         }
     }
 }
@@ -175,6 +175,26 @@ pub fn import(directory: &Path) {
     input.write_all(&busybox_archive()).expect("the archive is read");
     drop(input);
     assert!(import.wait().expect("the import ends").success());
+}
+
+/// Deletes all pods and waits until nothing of them is left, or until that is hopeless. Never fails: it is for the end of
+/// tests that may have failed already.
+pub fn leave_nothing(client: &Client, directory: &Path) {
+    let names = || -> Vec<String> {
+        let list = client.get(PODS);
+        let items = if list.status == 200 { list.expect(200)["items"].clone() } else { Value::Null };
+        let items = items.as_array().cloned().unwrap_or_default();
+        items.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+    };
+    for name in names() {
+        client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+    }
+    let sandboxes = directory.join("runtime/sandboxes");
+    let has_some = || std::fs::read_dir(&sandboxes).is_ok_and(|mut left| left.next().is_some());
+    let started = Instant::now();
+    while (!names().is_empty() || has_some()) && started.elapsed() < HOPE {
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 pub fn items(client: &Client) -> Vec<Value> {

@@ -1,11 +1,10 @@
 //! Three machines become one cluster: nodes join by a token, their pods reach each other and find each other by name, and
 //! a node that falls silent is given up and taken back.
 
-use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use corten_e2e::{Machine, Switch, eventually};
-use corten_testkit::{Client, DataDirectory, Server, busybox_archive, corten_binary};
+use corten_e2e::{Machine, Switch, eventually, pods};
+use corten_testkit::{Client, DataDirectory, Server, corten_binary};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -57,18 +56,7 @@ impl Drop for Agent {
 
 fn with_image() -> DataDirectory {
     let directory = DataDirectory::new();
-    let mut import = Command::new(corten_binary())
-        .args(["image", "import", "--data-dir"])
-        .arg(directory.path())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("images can be imported");
-    let mut input = import.stdin.take().expect("input is piped");
-    input.write_all(&busybox_archive()).expect("the archive is read");
-    drop(input);
-    assert!(import.wait().expect("the import ends").success());
+    pods::import(directory.path());
     directory
 }
 

@@ -1,10 +1,7 @@
 //! Names from within pods: real containers ask the server of names of their node.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use corten_e2e::{Switch, eventually};
-use corten_testkit::{Client, DataDirectory, Server, busybox_archive, corten_binary};
+use corten_e2e::{Switch, eventually, pods};
+use corten_testkit::{Client, DataDirectory, Server};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -12,18 +9,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 fn start() -> Server {
     let directory = DataDirectory::new();
-    let mut import = Command::new(corten_binary())
-        .args(["image", "import", "--data-dir"])
-        .arg(directory.path())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("images can be imported");
-    let mut input = import.stdin.take().expect("input is piped");
-    input.write_all(&busybox_archive()).expect("the archive is read");
-    drop(input);
-    assert!(import.wait().expect("the import ends").success());
+    pods::import(directory.path());
     let server = Server::try_start(
         &directory,
         &[

@@ -3,11 +3,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corten_e2e::{Switch, eventually};
-use corten_testkit::{DataDirectory, Server, Tool, busybox_archive, corten_binary};
+use corten_e2e::{Switch, eventually, pods};
+use corten_testkit::{DataDirectory, Server, Tool};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -32,18 +31,7 @@ struct Cluster {
 impl Cluster {
     fn start(name: &str) -> Cluster {
         let directory = DataDirectory::new();
-        let mut import = Command::new(corten_binary())
-            .args(["image", "import", "--data-dir"])
-            .arg(directory.path())
-            .arg("-")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("images can be imported");
-        let mut input = import.stdin.take().expect("input is piped");
-        input.write_all(&busybox_archive()).expect("the archive is read");
-        drop(input);
-        assert!(import.wait().expect("the import ends").success());
+        pods::import(directory.path());
         let name = format!("{name}-{}", std::process::id());
         let server = Cluster::serve(&directory, &name);
         Cluster { server, directory, name }

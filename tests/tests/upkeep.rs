@@ -1,11 +1,10 @@
 //! What a node tells of its pods, and how it keeps itself in order: real containers on a node of this machine.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use corten_e2e::eventually;
-use corten_testkit::{Client, DataDirectory, Server, Tool, busybox_archive, corten_binary};
+use corten_e2e::{eventually, pods};
+use corten_testkit::{Client, DataDirectory, Server, Tool, corten_binary};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -20,7 +19,7 @@ struct Node {
 impl Node {
     fn start(name: &str, kubelet: &[&str]) -> Node {
         let directory = DataDirectory::new();
-        import(&directory);
+        pods::import(directory.path());
         let name = format!("{name}-{}", std::process::id());
         let manifests = directory.path().join("manifests").display().to_string();
         let mut arguments = vec!["--node-name", name.as_str(), "--kubelet-port", "0", "--healthz-port", "0"];
@@ -85,38 +84,8 @@ impl Node {
 impl Drop for Node {
     /// Leaves no containers behind, however a test ends.
     fn drop(&mut self) {
-        let client = self.server.client();
-        let names = || -> Vec<String> {
-            let list = client.get(PODS);
-            let items = if list.status == 200 { list.expect(200)["items"].clone() } else { Value::Null };
-            let names = items.as_array().cloned().unwrap_or_default();
-            names.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
-        };
-        for name in names() {
-            client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
-        }
-        let started = std::time::Instant::now();
-        let sandboxes = self.directory.path().join("runtime/sandboxes");
-        let has_some = || std::fs::read_dir(&sandboxes).is_ok_and(|mut left| left.next().is_some());
-        while (!names().is_empty() || has_some()) && started.elapsed().as_secs() < 20 {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
+        pods::leave_nothing(self.server.client(), self.directory.path());
     }
-}
-
-fn import(directory: &DataDirectory) {
-    let mut import = Command::new(corten_binary())
-        .args(["image", "import", "--data-dir"])
-        .arg(directory.path())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("images can be imported");
-    let mut input = import.stdin.take().expect("input is piped");
-    input.write_all(&busybox_archive()).expect("the archive is read");
-    drop(input);
-    assert!(import.wait().expect("the import ends").success());
 }
 
 fn milli(text: &str) -> f64 {
