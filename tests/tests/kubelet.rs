@@ -1,8 +1,9 @@
 //! `corten kubelet` alone: joins a cluster by a kubeconfig and a `KubeletConfiguration`, and runs pods there.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::SystemTime;
 
 use corten_e2e::eventually;
@@ -15,7 +16,7 @@ struct Kubelet {
     process: Child,
     health: u16,
     // What it keeps outlives it.
-    _directory: DataDirectory,
+    directory: DataDirectory,
 }
 
 impl Kubelet {
@@ -29,20 +30,22 @@ impl Kubelet {
         let path = directory.path().display();
         let config = format!(
             "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nport: {port}\nhealthzPort: {health}\n\
-             maxPods: 7\nserverTLSBootstrap: true\nauthentication: {{x509: {{clientCAFile: {}}}}}\n",
+             maxPods: 7\nserverTLSBootstrap: true\nauthentication: {{x509: {{clientCAFile: {}}}}}\n\
+             evictionHard: {{memory.available: 1Mi}}\n",
             server.directory().path().join("pki/ca.crt").display()
         );
         std::fs::write(directory.path().join("config"), config).expect("a configuration is written");
+        let log = File::create(directory.path().join("log")).expect("a log is made");
         let process = Command::new(corten_binary())
             .arg("kubelet")
             .args([format!("--kubeconfig={path}/kubeconfig"), format!("--config={path}/config")])
             .args([format!("--hostname-override={name}"), format!("--root-dir={path}/kubelet")])
             .args([format!("--cert-dir={path}/pki"), format!("--data-dir={path}")])
             .args(["--node-ip=127.0.0.1", "--node-labels=disk=fast", "--pod-network=none"])
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("a kubelet is started");
-        Kubelet { process, health, _directory: directory }
+        Kubelet { process, health, directory }
     }
 }
 
@@ -51,6 +54,10 @@ impl Drop for Kubelet {
         // It is gone either way.
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            let said = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+            eprintln!("the kubelet's messages:\n{said}");
+        }
     }
 }
 

@@ -72,6 +72,7 @@ fn a_claim_gets_the_smallest_volume_and_gives_it_back() {
     let client = server.client();
     for (name, size) in [("large", "10Gi"), ("small", "512Mi"), ("right", "2Gi")] {
         volume(client, name, size, &json!({"hostPath": {"path": format!("/srv/{name}")}}));
+        eventually("the volume is known", || phase(client, VOLUMES, name) == "Available");
     }
     claim(client, "data", "shelf");
     eventually("the claim is bound", || phase(client, CLAIMS, "data") == "Bound");
