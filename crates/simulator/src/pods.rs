@@ -67,10 +67,11 @@ impl Walk {
         }
     }
 
-    /// A node that is there, or speaks again, is a reason to look at its pods. Heartbeats are not.
+    /// A node that can run pods now, or cannot any more, is a reason to look at its pods. Heartbeats are not.
     fn node_changed(&self, change: &Change) {
-        let speaks = |node: &Arc<Object>| !nodes::is_unplugged(&node.tree());
-        if change.old.as_ref().map(speaks) == change.new.as_ref().map(speaks) {
+        let Some(node) = self.simulated(&change.object().key.name) else { return };
+        let network = |object: &Arc<Object>| usable_network(node, object);
+        if change.old.as_ref().and_then(network) == change.new.as_ref().and_then(network) {
             return;
         }
         for pod in self.pods.list("") {
@@ -89,11 +90,16 @@ impl Walk {
             self.placements.release(key);
         }
         let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-        let Some(node) = self.simulated.get(node).map(|at| &self.list[*at]) else { return Ok(None) };
-        let registered = self.nodes.get(&Key::new("", node.name.clone())).map(|node| node.tree());
-        let Some(registered) = registered.filter(|node| !nodes::is_unplugged(node)) else { return Ok(None) };
-        let Some(network) = node.network(&registered) else { return Ok(None) };
+        let Some(node) = self.simulated(node) else { return Ok(None) };
+        let registered = self.nodes.get(&Key::new("", node.name.clone()));
+        let Some(network) = registered.and_then(|object| usable_network(node, &object)) else {
+            return Ok(None);
+        };
         self.live(key, &pod, node, network).await
+    }
+
+    fn simulated(&self, name: &str) -> Option<&Node> {
+        self.simulated.get(name).map(|at| &self.list[*at])
     }
 
     async fn live(
@@ -124,4 +130,9 @@ impl Walk {
             }
         }
     }
+}
+
+/// Where the addresses of a node's pods come from, if it can run any: it speaks and has been given a network.
+fn usable_network(node: &Node, object: &Object) -> Option<Ipv4Addr> {
+    object.with_tree(|tree| if nodes::is_unplugged(tree) { None } else { node.network(tree) })
 }
