@@ -22,14 +22,14 @@ use crate::server::{StopSignals, log_to_stderr};
 const AGENT: &str = "kube-proxy/v1.37.0";
 
 /// Starts the proxy of a node whose pods are connected by these means; it ends with the manager, and its rules stay.
-pub(crate) fn start(manager: &Manager, node_name: &str, means: Means) -> anyhow::Result<()> {
+pub(crate) fn start(manager: &Manager, node_name: &str, means: Means, mode: Mode) -> anyhow::Result<()> {
     let detect_local = match means {
         Means::BuiltIn => DetectLocal::BridgeInterface(BRIDGE.to_owned()),
         // Where plugins connect pods is theirs to know; their addresses are usually the node's.
         Means::Plugins => DetectLocal::NodeCidr,
         Means::Nothing => return Ok(()),
     };
-    let config = Config { detect_local, ..Config::default() };
+    let config = Config { detect_local, ..Config::default() }.in_mode(mode);
     corten_proxy::start(manager, config, node_name).context("starting the service proxy")?;
     Ok(())
 }

@@ -291,11 +291,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         controllers.run(corten_dns::NodeEndpoints);
     }
     if args.runs("agent") && args.simulated_nodes == 0 {
-        let (name, means) = (node.name.clone(), node.pod_network.means());
+        let (name, means, mode) = (node.name.clone(), node.pod_network.means(), node.flags.proxy_mode);
         let standing = Standing::beside(&running, &authority, &node)?;
         agent::start(&controllers, standing, node).await.context("starting the node")?;
         if args.runs("proxy") {
-            proxy::start(&controllers, &name, means)?;
+            proxy::start(&controllers, &name, means, mode)?;
         }
     }
     stop.wait().await;

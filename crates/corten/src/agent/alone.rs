@@ -144,7 +144,7 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let standing = standing(&joined, client.clone(), &name)?;
     let shown = start(&manager, standing, options).await.context("starting the node")?;
     if args.runs("proxy") {
-        proxy::start(&manager, &name, means)?;
+        proxy::start(&manager, &name, means, args.node.proxy_mode)?;
     }
     tracing::info!(node = name, server = args.server, "the node is up");
     manager.spawn(joined.renew());
