@@ -1,8 +1,8 @@
 //! The cluster: a server and two agents, each on a machine of its own, and four pods on each.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use corten_e2e::{Machine, Switch, eventually, pods};
 use corten_testkit::{Client, DataDirectory, Server, corten_binary};
@@ -28,7 +28,6 @@ struct Agent {
 /// A real pod, and where it is.
 pub(crate) struct Pod {
     pub(crate) name: String,
-    pub(crate) node: usize,
     pub(crate) inside: Machine,
 }
 
@@ -37,7 +36,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) nodes: &'a [Machine; NODES],
     /// On the same network, but of no cluster.
     pub(crate) outside: [Machine; 2],
-    pub(crate) server: Server,
+    server: Mutex<Server>,
+    client: Client,
     directory: DataDirectory,
     url: String,
     agents: Vec<Agent>,
@@ -62,9 +62,10 @@ impl Cluster<'_> {
             let directory = with_image();
             let server = serve(&directory, "nftables");
             let url = server.url().replace("127.0.0.1", "192.0.2.1");
-            let (agents, pods) = (Vec::new(), Vec::new());
-            let (switch, nodes) = (&switch, &nodes);
-            let mut cluster = Cluster { switch, nodes, outside, server, directory, url, agents, pods };
+            let (switch, nodes, client) = (&switch, &nodes, client(&server));
+            let (server, agents, pods) = (Mutex::new(server), Vec::new(), Vec::new());
+            let mut cluster =
+                Cluster { switch, nodes, outside, server, client, directory, url, agents, pods };
             cluster.join();
             cluster.fill();
             test(&mut cluster);
@@ -73,7 +74,7 @@ impl Cluster<'_> {
     }
 
     pub(crate) fn client(&self) -> &Client {
-        self.server.client()
+        &self.client
     }
 
     fn join(&mut self) {
@@ -115,14 +116,20 @@ impl Cluster<'_> {
         self.agents[number - 1].child = self.agent(number, &directory, mode, &[]);
     }
 
+    pub(crate) fn kill_server(&mut self) {
+        self.server.get_mut().expect("nobody fails with it").kill_9();
+    }
+
     /// Starts the server again that was killed.
     pub(crate) fn replace_server(&mut self, mode: &str) {
-        self.server = serve(&self.directory, mode);
+        let server = serve(&self.directory, mode);
+        self.client = client(&server);
+        self.server = Mutex::new(server);
     }
 
     /// All processes go and come back with another back end for services; pods stay.
     pub(crate) fn restart_all(&mut self, mode: &str) {
-        self.server.kill_9();
+        self.kill_server();
         self.replace_server(mode);
         (1..NODES).for_each(|number| self.replace_agent(number, mode));
     }
@@ -152,10 +159,9 @@ impl Cluster<'_> {
         let address = get()["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok()).expect("an address");
         let node = n % NODES;
         let directory = if node == 0 { &self.directory } else { &self.agents[node - 1].directory };
-        let namespace = format!("/proc/{}/ns/net", supervisor(directory.path(), &name));
-        let inside = Machine::at(&namespace, address);
+        let inside = pods::inside(directory.path(), &name, address);
         inside.serve(&name);
-        Pod { name, node, inside }
+        Pod { name, inside }
     }
 
     /// Makes a Service; its address with a port.
@@ -192,6 +198,10 @@ fn serve(directory: &DataDirectory, mode: &str) -> Server {
     Server::try_start(directory, &arguments).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
+fn client(server: &Server) -> Client {
+    Client::new(server.credentials()).expect("the administrator is known")
+}
+
 pub(crate) fn node_name(number: usize) -> String {
     format!("n{}", number + 1)
 }
@@ -209,18 +219,6 @@ pub(crate) fn pod(n: usize, script: &str) -> Value {
             }],
         },
     })
-}
-
-/// The process that keeps a pod's namespaces.
-fn supervisor(directory: &Path, pod: &str) -> u64 {
-    let folders = std::fs::read_dir(directory.join("runtime/sandboxes")).expect("there are sandboxes");
-    let records = folders.filter_map(|folder| {
-        let text = std::fs::read(folder.ok()?.path().join("record.json")).ok()?;
-        serde_json::from_slice::<Value>(&text).ok()
-    });
-    let mut living = records.filter(|record| record["stopped"] == false);
-    let found = living.find(|record| record["config"]["metadata"]["name"] == pod);
-    found.and_then(|record| record["pid"].as_u64()).expect("the pod has a supervisor")
 }
 
 fn with_image() -> DataDirectory {

@@ -66,7 +66,7 @@ pub(crate) fn server_is_away(cluster: &mut Cluster<'_>) {
         });
     }
     let mut lasting: Vec<_> = [1, 2].iter().map(|n| cluster.pods[*n].inside.connect(echo)).collect();
-    cluster.server.kill_9();
+    cluster.kill_server();
     let started = Instant::now();
     while started.elapsed() < AWAY {
         lasting.iter_mut().for_each(corten_e2e::Lasting::works);

@@ -13,21 +13,27 @@ const BALANCED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 10));
 const EXTERNAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 20));
 
 pub(crate) fn all(cluster: &Cluster<'_>) {
-    let made = [
-        cluster_ips(cluster),
-        node_ports(cluster),
-        external_policy(cluster),
-        internal_policy(cluster),
-        affinity(cluster),
-        load_balancers(cluster),
-        external_ips(cluster),
-        datagrams(cluster),
-        same_node(cluster),
-        ending_endpoints(cluster),
+    const FEATURES: [fn(&Cluster<'_>) -> &'static str; 10] = [
+        cluster_ips,
+        node_ports,
+        external_policy,
+        internal_policy,
+        affinity,
+        load_balancers,
+        external_ips,
+        datagrams,
+        same_node,
+        ending_endpoints,
     ];
-    for name in made {
-        cluster.client().delete(format!("{SERVICES}/{name}")).expect_status(200);
-    }
+    // Most of each is waiting.
+    std::thread::scope(|scope| {
+        for feature in FEATURES {
+            scope.spawn(move || {
+                let name = feature(cluster);
+                cluster.client().delete(format!("{SERVICES}/{name}")).expect_status(200);
+            });
+        }
+    });
 }
 
 fn at(service: &Value) -> SocketAddr {
