@@ -323,27 +323,37 @@ impl Writer {
         }
     }
 
-    /// Takes pods away so that another can have their place.
+    /// Takes pods away so that another can have their place; those that are on their way already are left alone.
     async fn preempt(&self, pod: &Pod, node: &str, victims: &[Arc<Pod>]) {
-        for victim in victims {
-            let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
-            let condition = value!({
-                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-                "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
-            });
-            self.patch_status(victim, value!({"conditions": [(condition)]})).await;
-            let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
-            match self.client.delete(&kinds::PODS, &victim.key, &options).await {
-                Ok(_) => {
-                    let message = format!("Preempted by pod {} on node {node}", pod.uid);
-                    let event =
-                        Event::normal(pod.shape.scheduler.clone(), &victim.reference(), "Preempted", message);
-                    self.recorder.record(event.while_doing("Preempting"));
-                }
-                Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),
+        let mut agreed = true;
+        for victim in victims.iter().filter(|victim| !victim.deleting) {
+            agreed &= self.take_away(victim, pod, node).await;
+        }
+        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone(), agreed });
+    }
+
+    /// Takes a pod away for another; whether it goes.
+    async fn take_away(&self, victim: &Pod, pod: &Pod, node: &str) -> bool {
+        let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
+        let condition = value!({
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
+        });
+        self.patch_status(victim, value!({"conditions": [(condition)]})).await;
+        let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
+        match self.client.delete(&kinds::PODS, &victim.key, &options).await {
+            Ok(_) => {
+                let message = format!("Preempted by pod {} on node {node}", pod.uid);
+                let scheduler = pod.shape.scheduler.clone();
+                let event = Event::normal(scheduler, &victim.reference(), "Preempted", message);
+                self.recorder.record(event.while_doing("Preempting"));
+                true
+            }
+            Err(error) => {
+                tracing::debug!(pod = %victim.key, %error, "pod could not be preempted");
+                error.is_not_found()
             }
         }
-        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone() });
     }
 
     /// Merges something into the status of this very pod.
