@@ -1,10 +1,11 @@
 //! How many decisions a second, by the size of the cluster and by what pods demand:
-//! `cargo run --release -p corten-scheduler --example decisions [PODS]`.
+//! `cargo run --release -p corten-scheduler --example decisions [PODS [KIND]]`.
 
 use corten_api::{Value, value};
 use corten_scheduler::rehearse;
 
 const NODES: [usize; 5] = [100, 1000, 5000, 15_000, 50_000];
+const KINDS: [&str; 6] = ["plain", "affinity", "preferred affinity", "spread", "hopeless", "preempting"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn node(index: usize) -> Value {
@@ -82,7 +83,8 @@ fn rate(nodes: usize, pods: usize, kind: &str) -> f64 {
 fn main() {
     let pods: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20_000);
     println!("{:>20} {}", "nodes", NODES.map(|nodes| format!("{nodes:>9}")).join(" "));
-    for kind in ["plain", "affinity", "preferred affinity", "spread", "hopeless", "preempting"] {
+    let only = std::env::args().nth(2);
+    for kind in KINDS.into_iter().filter(|kind| only.as_ref().is_none_or(|only| only == kind)) {
         let rates = NODES.map(|nodes| format!("{:>9.0}", rate(nodes, pods, kind)));
         println!("{kind:>20} {}  decisions/s", rates.join(" "));
     }

@@ -51,6 +51,7 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
         engine: Engine::new(config, seed),
         inbox,
         writer: Writer {
+            quiet: client.without_answers(),
             client,
             recorder: manager.recorder().clone(),
             clock: clock.clone(),
@@ -220,6 +221,8 @@ async fn sleep_until(clock: &Clock, due: Option<Timestamp>) {
 #[derive(Clone)]
 struct Writer {
     client: Client,
+    /// For what is only to be done.
+    quiet: Client,
     recorder: Recorder,
     clock: Clock,
     changes: UnboundedSender<Change>,
@@ -254,7 +257,7 @@ impl Writer {
 
     async fn bind(&self, pod: &Pod, node: &str) {
         let binding = default_binder::binding(pod, node);
-        let answer = self.client.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
+        let answer = self.quiet.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
         let answer = match answer {
             Err(Error::Transport(lost)) => self.find_out(pod, node, lost).await,
             answer => answer.map(drop),
@@ -341,7 +344,7 @@ impl Writer {
         });
         self.patch_status(victim, value!({"conditions": [(condition)]})).await;
         let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
-        match self.client.delete(&kinds::PODS, &victim.key, &options).await {
+        match self.quiet.delete(&kinds::PODS, &victim.key, &options).await {
             Ok(_) => {
                 let message = format!("Preempted by pod {} on node {node}", pod.uid);
                 let scheduler = pod.shape.scheduler.clone();
@@ -360,7 +363,7 @@ impl Writer {
     async fn patch_status(&self, pod: &Pod, status: Value) {
         let mut patch = value!({"status": (status)});
         meta::set_text(&mut patch, "uid", &pod.uid);
-        match self.client.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
+        match self.quiet.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
             Err(error) if !error.is_not_found() => {
                 tracing::debug!(pod = %pod.key, %error, "pod's status could not be written");
             }

@@ -25,7 +25,7 @@ pub(crate) struct Profile {
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
-    opinions: HashMap<u64, Opinions>,
+    opinions: HashMap<(u64, u64), Opinions>,
     /// How much is remembered in all.
     remembered: usize,
 }
@@ -178,7 +178,7 @@ impl Profile {
 
     /// What is known about nodes for pods of a shape, to be given back.
     pub(crate) fn recall(&mut self, pod: &Pod) -> Opinions {
-        let opinions = self.opinions.remove(&pod.shape.serial).unwrap_or_default();
+        let opinions = self.opinions.remove(&pod.shape.outline).unwrap_or_default();
         self.remembered -= opinions.len();
         opinions
     }
@@ -189,6 +189,6 @@ impl Profile {
             self.remembered = 0;
         }
         self.remembered += opinions.len();
-        self.opinions.insert(pod.shape.serial, opinions);
+        self.opinions.insert(pod.shape.outline, opinions);
     }
 }

@@ -142,7 +142,8 @@ impl DefaultPreemption {
         let Opinions { verdicts, candidates, .. } = opinions;
         let mut passing = Candidates::default();
         let known = if filters.are_local() { candidates } else { &mut passing };
-        let mut trial = Trial { pod, cluster, profile, filters: &filters, known };
+        let own = cluster.snapshot.nominated().node_of(&pod.uid).and_then(|name| cluster.snapshot.find(name));
+        let mut trial = Trial { pod, own, cluster, profile, filters: &filters, known };
         trial.known.with_budgets(trial.cluster.budgets.version());
         let enough = (diagnosis.resolvable() * self.least_percent / 100).max(self.least);
         let offset = random.below(all);
@@ -197,6 +198,8 @@ fn count(counts: &mut Vec<usize>, number: usize) {
 /// Trying nodes for one pod.
 struct Trial<'t> {
     pod: &'t Pod,
+    /// The node that it waits for already: of that one it is not known what it costs others.
+    own: Option<NodeIx>,
     cluster: &'t mut Cluster,
     profile: &'t Profile,
     filters: &'t Filters,
@@ -204,17 +207,15 @@ struct Trial<'t> {
 }
 
 impl Trial<'_> {
-    /// What making room on a node costs, or the number of the refusal. The place that is kept for the pod itself is
-    /// known of no other.
+    /// What making room on a node costs, or the number of the refusal.
     fn cost(&mut self, at: NodeIx) -> Result<Cost, usize> {
-        let (snapshot, version) = (&self.cluster.snapshot, self.cluster.snapshot.version(at));
-        let is_kept = snapshot.nominated().node_of(&self.pod.uid) == Some(snapshot.name(at));
-        if let Some(known) = self.known.get(at, version).filter(|_| !is_kept) {
+        let (version, is_own) = (self.cluster.snapshot.version(at), self.own == Some(at));
+        if let Some(known) = self.known.get(at, version).filter(|_| !is_own) {
             return known;
         }
         let candidate = self.candidate(at);
         let found = candidate.map(|it| it.cost()).map_err(|refusal| self.known.number(refusal));
-        if !is_kept {
+        if !is_own {
             self.known.set(at, version, found);
         }
         found
