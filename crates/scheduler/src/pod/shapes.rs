@@ -128,6 +128,7 @@ fn digest_outline(pod: &Value, requests: &Requests, digest: &mut Digest) {
     }
     let volumes = pod.items_at(&["spec", "volumes"]).iter();
     let images = volumes.filter_map(|volume| volume.at(&["image", "reference"]));
+    images.clone().count().hash(digest);
     images.for_each(|image| write(Some(image), digest));
     for field in SPEC {
         write(pod.at(&["spec", field]), digest);
