@@ -93,7 +93,7 @@ impl Node {
         arguments.extend(flags.iter().flat_map(|flag| ["--kubelet-arg", flag]));
         match &endpoint {
             Some(endpoint) => arguments.extend(["--container-runtime-endpoint", endpoint]),
-            None => arguments.extend(["--pod-network", "none"]),
+            None => arguments.extend(["--pod-network", "none", "--runtime-handler", "runc=/usr/sbin/runc"]),
         }
         let server = Server::try_start(directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();

@@ -153,7 +153,8 @@ pub(crate) fn known(machine: &Machine) -> Value {
 pub(crate) fn tell(machine: &Machine, warning: bool, reason: &'static str, message: String) {
     let name = machine.config.node_name.as_str();
     let known = machine.caches.of(&machine.own_node).get(&key(machine));
-    let uid = known.map(|node| node.uid.to_string()).unwrap_or_default();
+    // Whoever looks for events of a node looks under its name, too.
+    let uid = known.map_or_else(|| name.to_owned(), |node| node.uid.to_string());
     let node = value!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": (name), "uid": (uid)}});
     let event = match warning {
         true => Event::warning("kubelet", &node, reason, message),

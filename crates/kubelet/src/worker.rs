@@ -56,6 +56,25 @@ impl Orders {
         self.unwanted.load(Ordering::Acquire)
     }
 
+    /// Works on until that is done, or somebody wants the pod to end.
+    pub(crate) async fn unless_ending<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let done = loop {
+            let is_ending =
+                self.is_unwanted() || self.ended.lock().is_some() || self.pod.lock().deleted_at().is_some();
+            if is_ending {
+                break None;
+            }
+            tokio::select! {
+                done = &mut work => break Some(done),
+                () = self.changed.notified() => {}
+            }
+        };
+        // What was heard meanwhile is the worker's to look at.
+        self.changed.notify_one();
+        done
+    }
+
     /// Whether something of it runs, or may run still.
     pub(crate) fn is_at_work(&self) -> bool {
         !self.stopped.load(Ordering::Acquire)
@@ -193,11 +212,15 @@ impl Worker {
         }
         self.orders.stopped.store(true, Ordering::Release);
         self.tell(look, true).await?;
-        if look.pod.deleted_at().is_none() && !self.orders.is_unwanted() {
-            return Ok(Next::After(RESYNC));
+        let is_to_stay = look.pod.deleted_at().is_none() && !self.orders.is_unwanted();
+        let was_evicted = self.orders.ended.lock().is_some();
+        if !is_to_stay || was_evicted {
+            for sandbox in &look.observed.sandboxes {
+                machine.runtime.remove_pod_sandbox(&sandbox.id).await.map_err(|e| e.to_string())?;
+            }
         }
-        for sandbox in &look.observed.sandboxes {
-            machine.runtime.remove_pod_sandbox(&sandbox.id).await.map_err(|e| e.to_string())?;
+        if is_to_stay {
+            return Ok(Next::After(RESYNC));
         }
         machine.cgroups.remove(look.pod.uid()).map_err(|e| e.to_string())?;
         machine.volumes.remove(look.pod.uid()).map_err(|e| e.to_string())?;

@@ -65,9 +65,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(before: Option<Value>, now: Value, expected: &[&str]) {
-        let before = before.map_or(Value::Null, |status| value!({"status": (status)}));
-        let told: Vec<String> = news("n", &before, &now)
+    fn check(before: Option<&Value>, now: &Value, expected: &[&str]) {
+        let before = before.map_or(Value::Null, |status| value!({"status": (status.clone())}));
+        let told: Vec<String> = news("n", &before, now)
             .into_iter()
             .map(|News { warning, reason, message }| format!("{warning} {reason}: {message}"))
             .collect();
@@ -79,33 +79,33 @@ mod tests {
         let fine = status("1", "False", "True");
         check(
             None,
-            fine.clone(),
+            &fine,
             &[
                 "false NodeHasSufficientMemory: Node n status is now: NodeHasSufficientMemory",
                 "false NodeHasNoDiskPressure: Node n status is now: NodeHasNoDiskPressure",
                 "false NodeHasSufficientPID: Node n status is now: NodeHasSufficientPID",
             ],
         );
-        check(Some(fine.clone()), fine.clone(), &[]);
+        check(Some(&fine), &fine, &[]);
         check(
-            Some(fine.clone()),
-            status("1", "True", "False"),
+            Some(&fine),
+            &status("1", "True", "False"),
             &[
                 "false NodeHasInsufficientMemory: Node n status is now: NodeHasInsufficientMemory",
                 "false NodeNotReady: Node n status is now: NodeNotReady",
             ],
         );
         check(
-            Some(status("1", "Unknown", "Unknown")),
-            fine.clone(),
+            Some(&status("1", "Unknown", "Unknown")),
+            &fine,
             &[
                 "false NodeHasSufficientMemory: Node n status is now: NodeHasSufficientMemory",
                 "false NodeReady: Node n status is now: NodeReady",
             ],
         );
         check(
-            Some(status("0", "False", "True")),
-            fine,
+            Some(&status("0", "False", "True")),
+            &fine,
             &["true Rebooted: Node n has been rebooted, boot id: 1"],
         );
     }

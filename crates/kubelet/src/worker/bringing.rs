@@ -206,6 +206,7 @@ impl Worker {
                 observed: &look.observed,
                 mounted,
                 credentials: &credentials,
+                orders: &self.orders,
             };
             match start::start(&machine, &look.pod, container, &around).await {
                 Ok(()) => {
