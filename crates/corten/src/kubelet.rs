@@ -147,7 +147,8 @@ impl Kubelet<'_> {
                 let wanted = self.args.pod_network == "built-in";
                 let open = || BuiltIn::open(self.args.data_dir.join("network"), None, None);
                 let network = wanted.then(open).transpose()?;
-                node_runtime::native(&self.args.data_dir, network, clock.clone()).await
+                let handlers = self.args.handlers();
+                node_runtime::native(&self.args.data_dir, network, handlers, clock.clone()).await
             }
             endpoint => {
                 let images = self.configuration.text("imageServiceEndpoint");
