@@ -24,6 +24,8 @@ pub struct Node {
     pub directory: DataDirectory,
     pub name: String,
     containerd: Option<Containerd>,
+    /// What else the kubelet is told.
+    flags: Vec<String>,
     /// Of every pod that ever was.
     uids: Mutex<Vec<String>>,
 }
@@ -50,6 +52,11 @@ macro_rules! on_every_runtime {
 
 impl Node {
     pub fn start(name: &str, runtime: Runtime) -> Node {
+        Node::start_with(name, runtime, &[])
+    }
+
+    /// With flags of the kubelet, as in `max-pods=3`.
+    pub fn start_with(name: &str, runtime: Runtime, flags: &[&str]) -> Node {
         let directory = DataDirectory::new();
         let containerd = match runtime {
             Runtime::Native => None,
@@ -58,11 +65,17 @@ impl Node {
         import(directory.path());
         let word = if containerd.is_some() { "containerd" } else { "native" };
         let name = format!("{name}-{word}-{}", std::process::id());
-        let server = Node::serve(&directory, &name, containerd.as_ref());
-        Node { server, directory, name, containerd, uids: Mutex::default() }
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let server = Node::serve(&directory, &name, containerd.as_ref(), &flags);
+        Node { server, directory, name, containerd, flags, uids: Mutex::default() }
     }
 
-    fn serve(directory: &DataDirectory, name: &str, containerd: Option<&Containerd>) -> Server {
+    fn serve(
+        directory: &DataDirectory,
+        name: &str,
+        containerd: Option<&Containerd>,
+        flags: &[String],
+    ) -> Server {
         let manifests = directory.path().join("manifests").display().to_string();
         let endpoint = containerd.map(Containerd::endpoint);
         let mut arguments = vec![
@@ -78,9 +91,10 @@ impl Node {
             "--kubelet-arg",
             "eviction-hard=memory.available<1Mi",
         ];
+        arguments.extend(flags.iter().flat_map(|flag| ["--kubelet-arg", flag]));
         match &endpoint {
             Some(endpoint) => arguments.extend(["--container-runtime-endpoint", endpoint]),
-            None => arguments.extend(["--pod-network", "none"]),
+            None => arguments.extend(["--pod-network", "none", "--runtime-handler", "runc=/usr/sbin/runc"]),
         }
         let server = Server::try_start(directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();
@@ -101,7 +115,7 @@ impl Node {
     /// The process dies and another takes its place.
     pub fn replace(&mut self) {
         self.server.kill_9();
-        self.server = Node::serve(&self.directory, &self.name, self.containerd.as_ref());
+        self.server = Node::serve(&self.directory, &self.name, self.containerd.as_ref(), &self.flags);
     }
 
     pub fn create(&self, pod: &Value) {
@@ -112,6 +126,11 @@ impl Node {
 
     pub fn pod(&self, name: &str) -> Value {
         self.client().get(format!("{PODS}/{name}")).expect(200)
+    }
+
+    /// The node as the API server has it.
+    pub fn object(&self) -> Value {
+        self.client().get(format!("/api/v1/nodes/{}", self.name)).expect(200)
     }
 
     pub fn log(&self, pod: &str, container: &str) -> String {
@@ -243,10 +262,24 @@ pub fn pod(name: &str, policy: &str, containers: &[Value]) -> Value {
     })
 }
 
-/// Everything that was told about a pod.
-pub fn events(client: &Client, pod: &str) -> String {
+/// Everything that was told about a pod or a node.
+pub fn events(client: &Client, name: &str) -> String {
+    told(client, name)
+        .iter()
+        .map(|event| format!("{}\n", event["message"].as_str().unwrap_or_default()))
+        .collect()
+}
+
+/// What was told about a pod or a node: types, reasons and messages.
+pub fn reasons(client: &Client, name: &str) -> Vec<String> {
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let line = |event: &Value| ["type", "reason", "message"].map(|field| text(event, field)).join(" ");
+    told(client, name).iter().map(line).collect()
+}
+
+fn told(client: &Client, name: &str) -> Vec<Value> {
     let list = client.get("/api/v1/namespaces/default/events").expect(200);
-    let about = list["items"].as_array().cloned().unwrap_or_default();
-    let about = about.iter().filter(|event| event["involvedObject"]["name"] == pod);
-    about.map(|event| format!("{}\n", event["message"].as_str().unwrap_or_default())).collect()
+    let mut events = list["items"].as_array().cloned().unwrap_or_default();
+    events.retain(|event| event["involvedObject"]["name"] == name);
+    events
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corten_e2e::eventually;
-use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, items, pod};
+use corten_e2e::pods::{Node, PODS, Runtime, condition, container, events, items, pod, reasons};
 use serde_json::{Value, json};
 
 #[test]
@@ -82,6 +82,122 @@ fn a_full_disk_is_told_and_got_over() {
         let name = pod["metadata"]["name"].as_str().expect("pods have names");
         node.client().delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
     }
+    eventually("all pods are gone", || items(node.client()).is_empty());
+    drop(disk);
+    node.end();
+}
+
+#[test]
+fn images_that_cannot_be_had_are_told_and_replaced() {
+    let node = Node::start("images", Runtime::Native);
+    let with = |name: &str, image: &str, policy: &str| {
+        let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
+        asked["spec"]["containers"][0]["image"] = json!(image);
+        asked["spec"]["containers"][0]["imagePullPolicy"] = json!(policy);
+        node.create(&asked);
+    };
+    // Nobody listens there.
+    with("unreachable", "127.0.0.1:1/none:1", "IfNotPresent");
+    with("misnamed", "Web:1", "IfNotPresent");
+    with("absent", "absent:1", "Never");
+    let waiting = |name: &str| node.pod(name)["status"]["containerStatuses"][0]["state"]["waiting"].clone();
+    let told = |name: &str, line: &str| {
+        eventually("it is told", || reasons(node.client(), name).iter().any(|told| told.starts_with(line)));
+    };
+    eventually("the pull waits", || waiting("unreachable")["reason"] == "ImagePullBackOff");
+    let message = waiting("unreachable")["message"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        message.starts_with("Back-off pulling image \"127.0.0.1:1/none:1\": ErrImagePull: "),
+        "{message}"
+    );
+    told("unreachable", "Normal Pulling Pulling image \"127.0.0.1:1/none:1\"");
+    told("unreachable", "Warning Failed Failed to pull image \"127.0.0.1:1/none:1\": ");
+    told("unreachable", "Warning Failed Error: ErrImagePull");
+    told("unreachable", "Warning Failed Error: ImagePullBackOff");
+    told("unreachable", "Normal BackOff Back-off pulling image \"127.0.0.1:1/none:1\"");
+    let why = "Failed to apply default image tag \"Web:1\": couldn't parse image name \"Web:1\": invalid reference \
+               format: repository name (library/Web) must be lowercase";
+    eventually("the name is wrong", || {
+        waiting("misnamed") == json!({"reason": "InvalidImageName", "message": why})
+    });
+    told("misnamed", &format!("Warning InspectFailed {why}"));
+    let why = "Container image \"absent:1\" is not present with pull policy of Never";
+    eventually("the image is missed", || {
+        waiting("absent") == json!({"reason": "ErrImageNeverPull", "message": why})
+    });
+    let present = json!({"spec": {"containers": [{"name": "main", "image": "busybox"}]}});
+    for name in ["unreachable", "misnamed", "absent"] {
+        node.client().patch(format!("{PODS}/{name}"), "strategic-merge", &present).expect_status(200);
+    }
+    for name in ["unreachable", "misnamed", "absent"] {
+        eventually("the pod runs", || condition(&node.pod(name), "Ready") == "True");
+    }
+    node.end();
+}
+
+#[test]
+fn what_cannot_be_mounted_is_told_and_mended() {
+    let node = Node::start("mounts", Runtime::Native);
+    let place = node.directory.path().join("place");
+    std::fs::write(&place, "").expect("a file is written");
+    let mut asked = pod("web", "Always", &[container("main", "sleep 100000")]);
+    asked["spec"]["volumes"] = json!([{"name": "h", "hostPath": {"path": place, "type": "Directory"}}]);
+    asked["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "h", "mountPath": "/h"}]);
+    node.create(&asked);
+    let path = place.display();
+    let line = format!(
+        "Warning FailedMount MountVolume.SetUp failed for volume \"h\" : hostPath type check failed: {path} is not a directory, it's a File"
+    );
+    eventually("the mount fails", || reasons(node.client(), "web").contains(&line));
+    assert_eq!(node.pod("web")["status"]["phase"], "Pending");
+    let state = node.pod("web")["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+    assert_eq!(state, "ContainerCreating");
+    std::fs::remove_file(&place)
+        .and_then(|()| std::fs::create_dir(&place))
+        .expect("a folder takes its place");
+    eventually("the pod runs", || condition(&node.pod("web"), "Ready") == "True");
+    node.end();
+}
+
+#[test]
+fn hooks_that_fail_or_hang_hold_nobody_up() {
+    let node = Node::start("hooks", Runtime::Native);
+    let with = |name: &str, hook: &str| {
+        let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
+        asked["spec"]["containers"][0]["lifecycle"] =
+            json!({"postStart": {"exec": {"command": ["sh", "-c", hook]}}});
+        node.create(&asked);
+    };
+    with("fails", "echo no; exit 3");
+    with("hangs", "sleep 100000");
+    let told = |name: &str, line: &str| {
+        eventually("it is told", || reasons(node.client(), name).iter().any(|told| told.starts_with(line)));
+    };
+    told("fails", "Warning FailedPostStartHook PostStartHook failed");
+    told("fails", "Normal Killing FailedPostStartHook");
+    eventually("the container is tried again", || {
+        node.pod("fails")["status"]["containerStatuses"][0]["restartCount"].as_i64() > Some(0)
+    });
+    told("hangs", "Normal Started Container started");
+    assert_eq!(condition(&node.pod("hangs"), "Ready"), "False", "a container whose hook runs is not ready");
+    node.client().delete(format!("{PODS}/hangs"));
+    eventually("the hook holds nobody up", || node.client().get(format!("{PODS}/hangs")).status == 404);
+    node.end();
+}
+
+#[test]
+fn a_full_disk_of_containers_is_told_and_got_over() {
+    let node = Node::start("storage", Runtime::Native);
+    let disk = SmallDisk::mount(&node.directory.path().join("runtime/containers"));
+    disk.fill();
+    node.create(&pod("web", "Always", &[container("main", "sleep 100000")]));
+    let waiting = || node.pod("web")["status"]["containerStatuses"][0]["state"]["waiting"].clone();
+    eventually("the disk is full", || waiting()["reason"] == "CreateContainerError");
+    let message = waiting()["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.to_lowercase().contains("no space left on device"), "{message}");
+    disk.empty();
+    eventually("the pod runs", || condition(&node.pod("web"), "Ready") == "True");
+    node.client().delete(format!("{PODS}/web?gracePeriodSeconds=1"));
     eventually("all pods are gone", || items(node.client()).is_empty());
     drop(disk);
     node.end();

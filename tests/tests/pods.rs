@@ -153,8 +153,8 @@ fn sessions_reach_into_containers(runtime: Runtime) {
 
 fn classes_choose_handlers(runtime: Runtime) {
     let node = Node::start("classes", runtime);
-    let known = if runtime == Runtime::Native { "corten" } else { "runc" };
-    for (name, handler) in [("known", known), ("unknown", "nobody-has-this")] {
+    let native = if runtime == Runtime::Native { "corten" } else { "runc" };
+    for (name, handler) in [("known", native), ("runc", "runc"), ("unknown", "nobody-has-this")] {
         let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": handler});
         node.client().post("/apis/node.k8s.io/v1/runtimeclasses", &class).expect_status(201);
         let mut asked = pod(name, "Always", &[container("main", "sleep 100000")]);
@@ -165,10 +165,13 @@ fn classes_choose_handlers(runtime: Runtime) {
             made.status == 201
         });
     }
-    eventually("the pod of a handler runs", || condition(&node.pod("known"), "Ready") == "True");
-    eventually("the handler nobody has is said", || {
-        events(node.client(), "unknown").contains("nobody-has-this")
-    });
+    for name in ["known", "runc"] {
+        eventually("the pod of a handler runs", || condition(&node.pod(name), "Ready") == "True");
+    }
+    let kubectl = Tool::new("kubectl", &node.server);
+    assert_eq!(kubectl.run(&["exec", "runc", "--", "hostname"]).ok(), "runc\n");
+    let told = "no runtime for \"nobody-has-this\" is configured";
+    eventually("the handler nobody has is said", || events(node.client(), "unknown").contains(told));
     node.end();
 }
 

@@ -14,6 +14,7 @@ pub mod meta;
 pub mod names;
 pub mod openapi;
 pub mod patch;
+pub mod placement;
 pub mod protobuf;
 pub mod quantity;
 pub mod resources;

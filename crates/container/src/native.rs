@@ -13,6 +13,7 @@ mod containers;
 mod images;
 mod link;
 pub mod network;
+mod oci;
 mod plan;
 mod records;
 mod recovery;
@@ -49,6 +50,8 @@ pub struct Options {
     pub clock: Clock,
     /// Where seccomp profiles of the node are.
     pub seccomp_dir: PathBuf,
+    /// Other OCI runtimes that RuntimeClasses may name, by their handlers' names.
+    pub handlers: BTreeMap<String, PathBuf>,
 }
 
 /// Both services. Clones are the same runtime.

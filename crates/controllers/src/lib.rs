@@ -29,7 +29,6 @@ mod nodeipam;
 mod nodelifecycle;
 mod nodes;
 mod nodettl;
-mod placement;
 mod podautoscaler;
 mod podgc;
 mod pods;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::{Str, Value, meta, value};
+use corten_api::{Str, Value, meta, placement, value};
 use corten_base::Clock;
 use corten_client::{Cache, Change, Client, DeleteOptions, Error, Key, Object, Patch, kinds};
 use corten_reconcile::{Event, Manager, Queue, Recorder};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::nodes::{self, NodeView};
 use crate::pods::PodView;
-use crate::{conditions, placement, taints};
+use crate::{conditions, taints};
 
 const NAME: &str = "taint-eviction-controller";
 const WORKERS: usize = 8;

@@ -97,7 +97,8 @@ pub(crate) async fn start(
         Some(endpoint) => node_runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
         None => {
             let network = pod_network(manager, &options, &clock).await?;
-            node_runtime::native(&options.data_dir, network, clock.clone()).await?
+            let handlers = options.flags.handlers();
+            node_runtime::native(&options.data_dir, network, handlers, clock.clone()).await?
         }
     };
     let (manifests, configuration) = (options.flags.manifests()?, options.flags.configuration()?);

@@ -1,5 +1,6 @@
 //! The flags of a node, whatever else runs in its process. They are upstream's by name and meaning.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,9 @@ pub(crate) struct AgentFlags {
     /// The socket of the runtime's image service, if it is another.
     #[arg(long, requires = "container_runtime_endpoint")]
     pub(crate) image_service_endpoint: Option<String>,
+    /// Another OCI runtime that a RuntimeClass may name as its handler, such as runc=/usr/sbin/runc; may be repeated.
+    #[arg(long, value_name = "NAME=PATH", conflicts_with = "container_runtime_endpoint", value_parser = handler)]
+    runtime_handler: Vec<(String, PathBuf)>,
     /// A KubeletConfiguration: how many pods the node takes, what it reserves, when it evicts, and the like. What flags of
     /// this command say counts more.
     #[arg(long)]
@@ -80,6 +84,11 @@ impl AgentFlags {
         Ok(configuration)
     }
 
+    /// Other runtimes, by the names of their handlers.
+    pub(crate) fn handlers(&self) -> BTreeMap<String, PathBuf> {
+        self.runtime_handler.iter().cloned().collect()
+    }
+
     /// Where the kubelet's health is asked for.
     pub(crate) fn health(&self) -> Option<SocketAddr> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.healthz_port));
@@ -99,6 +108,14 @@ impl AgentFlags {
             url: url.transpose().context("--manifest-url")?,
             http_check: self.http_check_frequency,
         })
+    }
+}
+
+/// A handler as flags say it: `name=path`.
+pub(crate) fn handler(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && path.starts_with('/') => Ok((name.to_owned(), path.into())),
+        _ => Err("a handler has a name and the path of a program, such as runc=/usr/sbin/runc".to_owned()),
     }
 }
 

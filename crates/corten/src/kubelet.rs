@@ -19,7 +19,8 @@ use corten_reconcile::Manager;
 use crate::agent::{certify, host_name};
 use crate::node_runtime::{self, Containers};
 use crate::pod_network::{BuiltIn, Means, Plugins};
-use crate::server::{StopSignals, log_to_stderr, outward_address};
+use crate::server::{log_to_stderr, outward_address};
+use crate::stop_signals::StopSignals;
 
 pub(crate) use flags::Args;
 use identity::Identity;
@@ -154,7 +155,7 @@ impl Kubelet<'_> {
                         Arc::new(Plugins::open(folder, flags, None)?.before(network))
                     }
                 };
-                node_runtime::native(folder, network, clock.clone()).await
+                node_runtime::native(folder, network, self.args.handlers(), clock.clone()).await
             }
             endpoint => {
                 let images = self.configuration.text("imageServiceEndpoint");

@@ -1,6 +1,7 @@
 //! What the pods of this process' node run in: the native runtime, or any other that serves the CRI on a socket.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -46,6 +47,7 @@ fn socket<'a>(flag: &str, endpoint: &'a str) -> anyhow::Result<&'a str> {
 pub(crate) async fn native(
     data_dir: &Path,
     network: Arc<dyn Network>,
+    handlers: BTreeMap<String, PathBuf>,
     clock: Clock,
 ) -> anyhow::Result<Containers> {
     let config = RegistriesConfig::read(Path::new(REGISTRIES));
@@ -57,6 +59,7 @@ pub(crate) async fn native(
         ),
         clock,
         seccomp_dir: data_dir.join("kubelet/seccomp"),
+        handlers,
     });
     let native = native.await.context("opening the container runtime")?;
     let (store, folder) = (native.store().clone(), data_dir.join("images"));

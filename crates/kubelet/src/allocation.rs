@@ -1,7 +1,7 @@
 //! What pods were given of the node: what they asked for when they came, until they ask for something else and there is
 //! room for it.
 //!
-//! A pod is run by what it was given, never by what it asks for. What it was given, and what of that its containers
+//! A pod is given nothing before the node takes it on; then it is run by what it was given, never by what it asks for. What it was given, and what of that its containers
 //! already have, is written down beside the pod's volumes before anything is done about it, and goes with them.
 
 mod conditions;
@@ -12,19 +12,21 @@ mod room;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use corten_api::{Value, json, value};
-use corten_client::Key;
+use corten_api::{json, value};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::machine::Machine;
+use crate::node;
 use crate::observed::Observed;
 use crate::pod::Pod;
+use crate::resources::Qos;
 use conditions::summary;
 
 pub(crate) use conditions::Resizing;
 pub(crate) use given::Given;
 pub(crate) use plan::{Resize, Step, needs_restart, resize};
+pub(crate) use room::{Asked, Lack, lacks};
 
 /// What all pods of the node have.
 #[derive(Default)]
@@ -34,6 +36,8 @@ pub(crate) struct Allocations(Mutex<HashMap<String, Account>>);
 struct Account {
     /// As it is asked for.
     wanted: Pod,
+    /// Whether it may begin here.
+    taken_on: bool,
     allocated: Given,
     /// What of it has been carried out.
     actuated: Given,
@@ -51,7 +55,7 @@ struct News {
 
 impl Allocations {
     /// Takes in a pod as it is asked for now; returns it with what it is given. Whoever waits for room gets it in turn.
-    pub(crate) fn admit(&self, machine: &Machine, wanted: &Pod) -> Pod {
+    pub(crate) fn hear(&self, machine: &Machine, wanted: &Pod) -> Pod {
         let now = machine.clock.now();
         let mut accounts = self.0.lock();
         match accounts.get_mut(wanted.uid()) {
@@ -61,12 +65,34 @@ impl Allocations {
                 accounts.insert(wanted.uid().to_owned(), Account::open(wanted, file, now));
             }
         }
-        let (changed, news) = settle(&mut accounts, &allocatable(machine), now);
+        let (changed, news) = settle(&mut accounts, machine, now);
+        if !changed.is_empty() {
+            weigh(&accounts, machine);
+        }
         let allocated = accounts.get(wanted.uid()).map(|account| account.allocated.in_place(wanted));
         drop(accounts);
         tell(machine, news);
         changed.iter().filter(|uid| *uid != wanted.uid()).for_each(|uid| machine.pods.wake(uid));
         allocated.unwrap_or_else(|| wanted.clone())
+    }
+
+    /// Takes a pod on if that is what is decided, given all others that may be at work here. Nobody else is taken on
+    /// meanwhile.
+    pub(crate) fn take_on<T, E>(
+        &self,
+        machine: &Machine,
+        pod: &Pod,
+        decide: impl FnOnce(&[Pod]) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut accounts = self.0.lock();
+        let decided = decide(&others(&accounts, machine, pod.uid()))?;
+        if let Some(account) = accounts.get_mut(pod.uid())
+            && !std::mem::replace(&mut account.taken_on, true)
+        {
+            account.save();
+        }
+        weigh(&accounts, machine);
+        Ok(decided)
     }
 
     /// What a pod's containers have of what it was given.
@@ -121,7 +147,8 @@ impl Allocations {
     pub(crate) fn forget(&self, machine: &Machine, uid: &str) {
         let mut accounts = self.0.lock();
         accounts.remove(uid);
-        let (changed, news) = settle(&mut accounts, &allocatable(machine), machine.clock.now());
+        let (changed, news) = settle(&mut accounts, machine, machine.clock.now());
+        weigh(&accounts, machine);
         drop(accounts);
         tell(machine, news);
         changed.iter().for_each(|uid| machine.pods.wake(uid));
@@ -133,13 +160,15 @@ impl Account {
     fn open(wanted: &Pod, file: PathBuf, now: Timestamp) -> Account {
         let resizing = Resizing::read(wanted, now);
         if let Some((allocated, actuated)) = read(&file) {
-            return Account { wanted: wanted.clone(), allocated, actuated, resizing, file };
+            return Account { wanted: wanted.clone(), taken_on: true, allocated, actuated, resizing, file };
         }
         let allocated = Given::of(wanted);
         let actuated = allocated.clone();
-        let account = Account { wanted: wanted.clone(), allocated, actuated, resizing, file };
-        account.save();
-        account
+        Account { wanted: wanted.clone(), taken_on: false, allocated, actuated, resizing, file }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.wanted.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
     }
 
     fn save(&self) {
@@ -148,37 +177,29 @@ impl Account {
             tracing::warn!(pod = %self.wanted.key(), %error, "what a pod was given could not be written down");
         }
     }
-
-    fn is_over(&self) -> bool {
-        let phase = self.wanted.tree().str_at(&["status", "phase"]);
-        matches!(phase, Some("Succeeded" | "Failed"))
-    }
 }
 
 /// Gives whoever asks for something else what there is room for, one after the other; who has changed, and what there is to
 /// tell.
 fn settle(
     accounts: &mut HashMap<String, Account>,
-    allocatable: &Value,
+    machine: &Machine,
     now: Timestamp,
 ) -> (Vec<String>, Vec<News>) {
     let (mut changed, mut news) = (Vec::new(), Vec::new());
+    let allocatable = node::known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default();
     for account in accounts.values_mut().filter(|account| account.allocated == Given::of(&account.wanted)) {
         if account.resizing.pending.take().is_some() {
             changed.push(account.wanted.uid().to_owned());
         }
     }
     for uid in in_turn(accounts) {
-        let others: Vec<Pod> = accounts
-            .iter()
-            .filter(|(other, account)| **other != uid && !account.is_over())
-            .map(|(_, account)| account.allocated.in_place(&account.wanted))
-            .collect();
+        let others = others(accounts, machine, &uid);
         let Some(account) = accounts.get_mut(&uid) else { continue };
         let pod = account.wanted.clone();
         let generation = generation(&pod);
-        match room::fits(&pod, &others, allocatable) {
-            Ok(()) => {
+        match lacks(&pod, &others, &allocatable).first() {
+            None => {
                 account.allocated = Given::of(&pod);
                 account.save();
                 account.resizing = Resizing::default();
@@ -187,7 +208,7 @@ fn settle(
                 news.push(News { pod, warning: false, reason: "ResizeStarted", message });
                 changed.push(uid);
             }
-            Err(lack) => {
+            Some(lack) => {
                 let why = lack.to_string();
                 if account.resizing.defer(generation, &why, now) {
                     let beginning = format!("Pod resize {}", lack.reason());
@@ -206,7 +227,7 @@ fn settle(
 fn in_turn(accounts: &HashMap<String, Account>) -> Vec<String> {
     let mut waiting: Vec<&Account> = accounts
         .values()
-        .filter(|account| !account.is_over() && account.wanted.deleted_at().is_none())
+        .filter(|account| !account.has_ended() && account.wanted.deleted_at().is_none())
         .filter(|account| account.allocated != Given::of(&account.wanted))
         .collect();
     waiting.sort_by_cached_key(|account| {
@@ -223,10 +244,25 @@ fn generation(pod: &Pod) -> i64 {
     pod.tree().int_at(&["metadata", "generation"]).unwrap_or(0)
 }
 
-/// What the node has for pods, as its object says.
-fn allocatable(machine: &Machine) -> Value {
-    let node = machine.caches.of(&machine.own_node).get(&Key::new("", machine.config.node_name.as_str()));
-    node.and_then(|node| node.tree().at(&["status", "allocatable"]).cloned()).unwrap_or_default()
+/// All others that were taken on and may be at work still, with what they were given. Whoever began before this process did
+/// counts although nobody has looked at it yet.
+fn others(accounts: &HashMap<String, Account>, machine: &Machine, uid: &str) -> Vec<Pod> {
+    let pods = machine.pods.at_work().into_iter().filter(|pod| pod.uid() != uid);
+    pods.filter_map(|pod| match accounts.get(pod.uid()) {
+        Some(account) => account.taken_on.then(|| account.allocated.in_place(&account.wanted)),
+        None => pod.has_begun().then_some(pod),
+    })
+    .collect()
+}
+
+/// Lets pods that were promised something weigh as much as they were promised together.
+fn weigh(accounts: &HashMap<String, Account>, machine: &Machine) {
+    let pods = others(accounts, machine, "");
+    let burstable = pods.iter().filter(|pod| Qos::of(pod) == Qos::Burstable);
+    let milli_cpu = burstable.map(|pod| Asked::of(pod).amount("cpu")).sum();
+    if let Err(error) = machine.cgroups.weigh(Qos::Burstable, milli_cpu) {
+        tracing::warn!(%error, "the weight of burstable pods could not be set");
+    }
 }
 
 fn tell(machine: &Machine, news: Vec<News>) {

@@ -20,13 +20,25 @@ impl PodCgroups {
         let cgroups = Cgroups::detect()?;
         cgroups.create("/kubepods")?;
         for class in [Qos::Burstable, Qos::BestEffort] {
-            let path = format!("/kubepods/{}", class.cgroup());
-            cgroups.create(&path)?;
-            // Who asks for nothing gets what nobody else wants.
-            let least = LinuxContainerResources { cpu_shares: resources::shares(0), ..Default::default() };
-            cgroups.apply(&path, &cgroups.settings(&least))?;
+            cgroups.create(&format!("/kubepods/{}", class.cgroup()))?;
         }
-        Ok(PodCgroups(cgroups))
+        let prepared = PodCgroups(cgroups);
+        // Who asks for nothing gets what nobody else wants.
+        prepared.weigh(Qos::BestEffort, 0)?;
+        prepared.weigh(Qos::Burstable, 0)?;
+        Ok(prepared)
+    }
+
+    /// Limits all pods together, so that something is left for the node itself.
+    pub(crate) fn limit(&self, allocatable: &LinuxContainerResources) -> io::Result<()> {
+        self.0.apply("/kubepods", &self.0.settings(allocatable))
+    }
+
+    /// Lets the pods of a class together weigh as much as this.
+    pub(crate) fn weigh(&self, class: Qos, milli_cpu: i64) -> io::Result<()> {
+        let weight =
+            LinuxContainerResources { cpu_shares: resources::shares(milli_cpu), ..Default::default() };
+        self.0.apply(&format!("/kubepods/{}", class.cgroup()), &self.0.settings(&weight))
     }
 
     pub(crate) fn hierarchies(&self) -> &Cgroups {

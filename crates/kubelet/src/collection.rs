@@ -13,8 +13,8 @@ use std::path::Path;
 use corten_container::{ContainerFilter, ContainerState, PodSandboxFilter};
 use parking_lot::Mutex;
 
-use crate::eviction;
 use crate::machine::Machine;
+use crate::node;
 use crate::stats;
 
 pub(crate) use containers::ContainerPolicy;
@@ -118,9 +118,9 @@ pub(crate) async fn collect_images(machine: &Machine) {
     let outcome: Result<(), String> = collected.await;
     let failed_before = std::mem::replace(&mut *machine.collection.failed.lock(), outcome.is_err());
     if let Err(why) = outcome {
-        eviction::tell(machine, true, "FreeDiskSpaceFailed", why.clone());
+        node::tell(machine, true, "FreeDiskSpaceFailed", why.clone());
         if failed_before {
-            eviction::tell(machine, true, "ImageGCFailed", why);
+            node::tell(machine, true, "ImageGCFailed", why);
         }
     }
 }

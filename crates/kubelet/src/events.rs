@@ -1,5 +1,7 @@
 //! What the node tells about pods, in upstream's words.
 
+use std::borrow::Cow;
+
 use corten_api::{Str, Value};
 use corten_reconcile::{Event, EventKind, Recorder};
 
@@ -20,11 +22,11 @@ impl Teller {
         Teller { recorder, pod, node: Str::new(node) }
     }
 
-    pub(crate) fn normal(&self, reason: &'static str, message: impl Into<String>) {
+    pub(crate) fn normal(&self, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
         self.record(Event::normal(COMPONENT, self.pod.tree(), reason, message));
     }
 
-    pub(crate) fn warning(&self, reason: &'static str, message: impl Into<String>) {
+    pub(crate) fn warning(&self, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
         self.record(Event::warning(COMPONENT, self.pod.tree(), reason, message));
     }
 
@@ -37,7 +39,7 @@ impl Teller {
         &self,
         container: &Container,
         kind: EventKind,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
         let mut event = Event::normal(COMPONENT, self.pod.tree(), reason, message);

@@ -15,23 +15,23 @@ mod thresholds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_reconcile::Event;
 use parking_lot::Mutex;
 
+use crate::admission::Refusal;
 use crate::collection;
 use crate::machine::Machine;
+use crate::node;
 use crate::pod::Pod;
 use crate::resources::Qos;
 use crate::stats::{self, Detail, PodStats};
 use crate::status::Ended;
 
 pub(crate) use pressure::Condition;
-pub(crate) use thresholds::Options;
+pub(crate) use thresholds::{Options, Signal, Threshold};
 
 use pressure::Pressure;
-use thresholds::{Signal, Threshold};
 
-pub(crate) const REASON: &str = "Evicted";
+const REASON: &str = "Evicted";
 /// How long a pod that has to go at once is given.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long to wait for a pod to be gone before others are looked at.
@@ -57,19 +57,18 @@ impl Evictions {
         self.counts.lock().iter().map(|(signal, count)| (*signal, *count)).collect()
     }
 
-    /// Why a pod that has not begun must not begin here, if so.
-    pub(crate) fn refuses(&self, pod: &Pod) -> Option<Ended> {
+    /// Whether a pod that has not begun may begin here.
+    pub(crate) fn admits(&self, pod: &Pod) -> Result<(), Refusal> {
         let conditions = self.conditions();
         if conditions.is_empty() || is_critical(pod) {
-            return None;
+            return Ok(());
         }
         if conditions == [Condition::Memory]
             && (Qos::of(pod) != Qos::BestEffort || tolerates_memory_pressure(pod))
         {
-            return None;
+            return Ok(());
         }
-        let message = format!("Pod was rejected: {}", message::of_conditions(&conditions));
-        Some(Ended { reason: REASON.to_owned(), message, rejected: true, ..Ended::default() })
+        Err(Refusal { reason: REASON.to_owned(), message: message::of_conditions(&conditions) })
     }
 }
 
@@ -109,11 +108,13 @@ pub(crate) async fn look(machine: &Arc<Machine>) -> bool {
         let acute = state.take(&options.thresholds, &observations, options.transition, now);
         (acute, (before, state.conditions.clone()))
     };
-    tell_conditions(machine, &told.0, &told.1);
+    if told.0 != told.1 {
+        machine.news.notify_one();
+    }
     let Some(threshold) = pressure::most_urgent(&acute) else { return false };
     let resource = threshold.signal.resource();
     let text = format!("Attempting to reclaim {resource}");
-    tell(machine, true, "EvictionThresholdMet", text);
+    node::tell(machine, true, "EvictionThresholdMet", text);
     if reclaim(machine, threshold.signal).await {
         let observations = observe::observe(machine, options).await;
         if pressure::met(&options.thresholds, &observations, true).is_empty() {
@@ -133,9 +134,9 @@ pub(crate) async fn look(machine: &Arc<Machine>) -> bool {
     let message = message::of_shortage(resource, &pod, stats, &acute, &observations);
     let ended = Ended {
         reason: REASON.to_owned(),
+        disrupted: Some(message.clone()),
         message,
         grace: Some(grace(&pod, threshold, options)),
-        disrupted: true,
         ..Ended::default()
     };
     evict(machine, Verdict { pod, ended, signal: threshold.signal.name() }).await
@@ -204,31 +205,4 @@ async fn evict(machine: &Machine, verdict: Verdict) -> bool {
     };
     machine.clock.timeout(GOING, gone).await;
     true
-}
-
-/// Says what of the node's conditions has changed.
-fn tell_conditions(machine: &Machine, before: &[Condition], now: &[Condition]) {
-    for condition in Condition::ALL {
-        let (was, is) = (before.contains(&condition), now.contains(&condition));
-        if was != is {
-            let reason = condition.event(is);
-            let text = format!("Node {} status is now: {reason}", machine.config.node_name);
-            tell(machine, false, reason, text);
-        }
-    }
-    if before != now {
-        machine.news.notify_one();
-    }
-}
-
-/// Tells something of the node itself.
-pub(crate) fn tell(machine: &Machine, warning: bool, reason: &'static str, message: String) {
-    let node = corten_api::value!({
-        "kind": "Node", "apiVersion": "v1",
-        "metadata": {"name": (machine.config.node_name.as_str()), "uid": (machine.config.node_name.as_str())},
-    });
-    machine.recorder.record(match warning {
-        true => Event::warning("kubelet", &node, reason, message),
-        false => Event::normal("kubelet", &node, reason, message),
-    });
 }

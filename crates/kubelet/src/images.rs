@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corten_base::Clock;
+use corten_container::image::Reference;
 use corten_container::{
     AuthConfig, Error, Image, ImageFsInfo, ImageSpec, Images, PodSandboxConfig, Progress, PullProgress,
 };
@@ -98,9 +99,14 @@ impl ImageManager {
         teller: &Teller,
     ) -> Result<Present, Waiting> {
         let asked = container.image();
-        let spec = ImageSpec::new(with_tag(asked));
         let policy = Policy::of(container);
         let tell = |kind, reason, message: String| teller.of_container(container, kind, reason, message);
+        if let Err(why) = check_name(asked) {
+            let message = format!("Failed to apply default image tag {asked:?}: {why}");
+            tell(EventKind::Warning, "InspectFailed", message.clone());
+            return Err(waiting("InvalidImageName", message));
+        }
+        let spec = ImageSpec::new(with_tag(asked));
         let found = match self.images.image_status(&spec).await {
             Ok(found) => found,
             Err(error) => {
@@ -251,6 +257,23 @@ fn failure(image: &str, error: &Error) -> (&'static str, String) {
     }
 }
 
+/// Whether there can be an image of a name; upstream's words if not.
+fn check_name(image: &str) -> Result<(), String> {
+    if image.parse::<Reference>().is_ok() {
+        return Ok(());
+    }
+    let lower = image.to_ascii_lowercase().parse::<Reference>();
+    let why = match lower.ok().filter(|_| !image.contains('/')) {
+        Some(lower) => {
+            let name = image.split([':', '@']).next().unwrap_or_default();
+            let folder = lower.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("invalid reference format: repository name ({folder}/{name}) must be lowercase")
+        }
+        None => "invalid reference format".to_owned(),
+    };
+    Err(format!("couldn't parse image name {image:?}: {why}"))
+}
+
 /// A name without a tag or digest means the latest.
 fn with_tag(image: &str) -> String {
     let name = image.rsplit('/').next().unwrap_or(image);
@@ -279,6 +302,21 @@ mod tests {
         assert_eq!(so_far("web", PullProgress::default()), None);
         let progress = PullProgress { bytes: 1_500_000, total_bytes: 30_000_000, layers: 1, total_layers: 4 };
         assert_eq!(so_far("web", progress).unwrap(), "Pulling image \"web\": 1.5 of 30.0 MB, 1 of 4 layers");
+    }
+
+    #[test]
+    fn some_names_are_nobodys() {
+        assert_eq!(check_name("registry:5000/a/b:1"), Ok(()));
+        for (image, why) in [
+            ("web:1:2", "couldn't parse image name \"web:1:2\": invalid reference format"),
+            (
+                "Web:1",
+                "couldn't parse image name \"Web:1\": invalid reference format: repository name (library/Web) must be \
+                 lowercase",
+            ),
+        ] {
+            assert_eq!(check_name(image), Err(why.to_owned()));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `corten_client` and containers through `corten_container`, and knows neither server nor runtime.
 
 mod actions;
+mod admission;
 mod allocation;
 mod backoff;
 mod cgroups;
@@ -115,9 +116,12 @@ pub async fn run_and_serve(
     api: Option<server::Bound>,
 ) -> Result<(), corten_container::Error> {
     let version = answered(parts.runtime.as_ref(), &parts.clock).await;
-    let housekeeping =
-        housekeeping::Housekeeping::read(options.configuration.as_ref().unwrap_or(&corten_api::Value::Null))
-            .map_err(corten_container::Error::Internal)?;
+    let nothing = corten_api::Value::Null;
+    let configured = options.configuration.as_ref().unwrap_or(&nothing);
+    let wrong = corten_container::Error::Internal;
+    let housekeeping = housekeeping::Housekeeping::read(configured).map_err(wrong)?;
+    let admissions = admission::Admissions::read(configured).map_err(wrong)?;
+    let reserved = node::Reserved::read(configured).map_err(wrong)?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
     let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
@@ -149,6 +153,8 @@ pub async fn run_and_serve(
         tokens: tokens::Tokens::default(),
         watched: watched::Watched::default(),
         probes: probes::Probes::default(),
+        admissions,
+        reserved,
         allocations: allocation::Allocations::default(),
         pods: Pods::default(),
         news: Notify::new(),
@@ -182,11 +188,13 @@ pub async fn run_and_serve(
             machine.pods.wake_all();
         });
     });
+    node::follow(&machine);
     let following = manifests::Following::start(&machine, &manifests);
     follow_bound(&machine);
     let mut events = machine.runtime.events();
     let mut working = vec![
         AbortOnDrop(tokio::spawn(node::beat(machine.clone()))),
+        AbortOnDrop(tokio::spawn(node::enforce(machine.clone()))),
         AbortOnDrop(tokio::spawn(settle(machine.clone(), following))),
         AbortOnDrop(tokio::spawn(housekeeping::run(machine.clone()))),
         AbortOnDrop(tokio::spawn(oom::watch(machine.clone()))),

@@ -9,6 +9,7 @@ use corten_container::Runtime;
 use corten_reconcile::Recorder;
 use tokio::sync::Notify;
 
+use crate::admission::Admissions;
 use crate::allocation::Allocations;
 use crate::cgroups::PodCgroups;
 use crate::collection::Collection;
@@ -17,7 +18,7 @@ use crate::events::Teller;
 use crate::eviction::Evictions;
 use crate::housekeeping::Housekeeping;
 use crate::images::ImageManager;
-use crate::node::NodeOptions;
+use crate::node::{NodeOptions, Reserved};
 use crate::pod::Pod;
 use crate::pods::Pods;
 use crate::probes::Probes;
@@ -42,6 +43,7 @@ pub(crate) struct Machine {
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
+    pub(crate) admissions: Admissions,
     pub(crate) allocations: Allocations,
     pub(crate) stats: Stats,
     pub(crate) housekeeping: Housekeeping,
@@ -54,6 +56,7 @@ pub(crate) struct Machine {
     /// The node's own object, the only one it may see.
     pub(crate) own_node: Kind,
     pub(crate) node: NodeOptions,
+    pub(crate) reserved: Reserved,
     /// How the kubelet was configured, as it is served; `None` if it was not.
     pub(crate) configuration: Option<Value>,
     /// The node's addresses, the primary one first.

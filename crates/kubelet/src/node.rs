@@ -1,20 +1,25 @@
-//! The node itself: its object, its lease and what it reports about the machine.
+//! The node itself: registers it, renews its lease, reports what is known of the machine and tells what happens to it.
 
-use std::path::Path;
+mod capacity;
+mod described;
+mod news;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use corten_api::{Value, meta, time, value};
 use corten_client::{Error, Key, Patch, kinds};
-use corten_container::RuntimeStatus;
-use jiff::Timestamp;
+use corten_reconcile::Event;
 
 use crate::configuration::Configuration;
-use crate::eviction::Condition;
 use crate::machine::Machine;
+use news::News;
+
+pub(crate) use capacity::Reserved;
 
 const LEASES: &str = "kube-node-lease";
-const VERSION: &str = "v1.37.0";
+/// How long to wait before pods are limited again, if that failed.
+const ENFORCE_AGAIN: Duration = Duration::from_secs(60);
 
 /// What a node says of itself, and how often.
 #[derive(Debug, Clone)]
@@ -26,6 +31,10 @@ pub struct NodeOptions {
     pub taints: Vec<Value>,
     pub provider_id: String,
     pub max_pods: i64,
+    /// As many pods for each of the machine's processors; any number if 0.
+    pub pods_per_core: i64,
+    /// As many images are told of; all if not said.
+    pub max_images: Option<usize>,
     /// How long its lease lasts.
     pub lease: Duration,
     /// How often it looks at itself, and how often it reports although nothing changed.
@@ -44,6 +53,8 @@ impl NodeOptions {
             taints: configuration.items("registerWithTaints").to_vec(),
             provider_id: configuration.text("providerID").to_owned(),
             max_pods: configuration.int("maxPods"),
+            pods_per_core: configuration.int("podsPerCore"),
+            max_images: usize::try_from(configuration.int("nodeStatusMaxImages")).ok(),
             lease: Duration::from_secs(lease),
             update: period("nodeStatusUpdateFrequency"),
             report: period("nodeStatusReportFrequency"),
@@ -60,6 +71,8 @@ impl Default for NodeOptions {
             taints: Vec::new(),
             provider_id: String::new(),
             max_pods: 110,
+            pods_per_core: 0,
+            max_images: Some(50),
             lease: Duration::from_secs(40),
             update: Duration::from_secs(10),
             report: Duration::from_secs(300),
@@ -70,6 +83,7 @@ impl Default for NodeOptions {
 /// Registers the node, then renews its lease and reports, for good.
 pub(crate) async fn beat(machine: Arc<Machine>) {
     let clock = machine.clock.clone();
+    tell(&machine, false, "Starting", "Starting kubelet.".to_owned());
     while let Err(error) = register(&machine).await {
         tracing::warn!(%error, "the node could not be registered");
         clock.sleep(Duration::from_secs(1)).await;
@@ -82,11 +96,11 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
         let _ = clock.timeout(beat, machine.news.notified()).await;
         let result = async {
             renew(&machine).await?;
-            let conditions = conditions(&machine).await;
+            let status = described::status(&machine).await;
             let due = clock.now() >= reported + machine.node.report;
-            if due || conditions != last || !is_known(&machine, &conditions) {
-                report(&machine).await?;
-                last = conditions;
+            if due || status != last || !is_known(&machine, &status) {
+                report(&machine, &status).await?;
+                last = status;
                 reported = clock.now();
             }
             Ok::<(), Error>(())
@@ -97,20 +111,80 @@ pub(crate) async fn beat(machine: Arc<Machine>) {
     }
 }
 
-/// Whether the API server has it as the node says it: a node that was cut off has been given up meanwhile.
-fn is_known(machine: &Machine, conditions: &Value) -> bool {
+/// Keeps pods from using what is not theirs, for good.
+pub(crate) async fn enforce(machine: Arc<Machine>) {
+    let limits = described::capacity(&machine).limits(&machine.reserved);
+    while let Err(error) = machine.cgroups.limit(&limits) {
+        let message = format!("Failed to update Node Allocatable Limits [\"kubepods\"]: {error}");
+        tell(&machine, true, "FailedNodeAllocatableEnforcement", message);
+        machine.clock.sleep(ENFORCE_AGAIN).await;
+    }
+    let message = "Updated Node Allocatable limit across pods".to_owned();
+    tell(&machine, false, "NodeAllocatableEnforced", message);
+}
+
+/// Follows what others do to the node's object.
+pub(crate) fn follow(machine: &Arc<Machine>) {
+    let (following, closed) = (machine.clone(), parking_lot::Mutex::new(false));
+    machine.caches.of(&machine.own_node).subscribe(move |change| {
+        let Some(node) = &change.new else { return };
+        let node = node.tree();
+        let mut closed = closed.lock();
+        if let Some(News { warning, reason, message }) = news::schedulable(*closed, &node) {
+            *closed = !*closed;
+            tell(&following, warning, reason, message);
+        }
+    });
+}
+
+/// The node as the API server has it; as it would be registered, as long as that is not known.
+pub(crate) fn known(machine: &Machine) -> Value {
     let node = machine.caches.of(&machine.own_node).get(&key(machine));
-    node.is_none_or(|node| agrees(&node.tree(), conditions))
+    node.map(|node| node.tree()).filter(|node| node.at(&["status", "allocatable"]).is_some()).unwrap_or_else(
+        || {
+            let mut node = described::object(machine);
+            node.set(&["status", "allocatable"], described::allocatable(machine));
+            node
+        },
+    )
+}
+
+/// Tells something of the node.
+pub(crate) fn tell(machine: &Machine, warning: bool, reason: &'static str, message: String) {
+    let name = machine.config.node_name.as_str();
+    let known = machine.caches.of(&machine.own_node).get(&key(machine));
+    // Whoever looks for events of a node looks under its name, too.
+    let uid = known.map_or_else(|| name.to_owned(), |node| node.uid.to_string());
+    let node = value!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": (name), "uid": (uid)}});
+    let event = match warning {
+        true => Event::warning("kubelet", &node, reason, message),
+        false => Event::normal("kubelet", &node, reason, message),
+    };
+    machine.recorder.record(Event { host: name.into(), ..event });
+}
+
+/// All the memory of the machine, in bytes.
+pub(crate) fn memory() -> i64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<i64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Whether the API server has it as the node says it: a node that was cut off has been given up meanwhile.
+fn is_known(machine: &Machine, status: &Value) -> bool {
+    let node = machine.caches.of(&machine.own_node).get(&key(machine));
+    node.is_none_or(|node| agrees(&node.tree(), status))
 }
 
 /// Whether a Node says of every condition what is said here.
-fn agrees(node: &Value, conditions: &Value) -> bool {
+fn agrees(node: &Value, status: &Value) -> bool {
     let known = node.items_at(&["status", "conditions"]);
     let same = |said: &Value| {
         let status = known.iter().find(|known| known.str_at(&["type"]) == said.str_at(&["type"]));
         status.is_some_and(|known| known.str_at(&["status"]) == said.str_at(&["status"]))
     };
-    conditions.as_array().unwrap_or_default().iter().all(same)
+    status.items_at(&["conditions"]).iter().all(same)
 }
 
 fn key(machine: &Machine) -> Key {
@@ -119,19 +193,30 @@ fn key(machine: &Machine) -> Key {
 
 async fn register(machine: &Machine) -> Result<(), Error> {
     let name = &machine.config.node_name;
+    let status = described::status(machine).await;
     let node = match machine.node.register {
-        true => machine.client.create(&kinds::NODES, &object(machine).await).await,
+        true => {
+            let mut node = described::object(machine);
+            node.set(&["status"], described::dated(&status, &Value::Null, machine.clock.now()));
+            machine.client.create(&kinds::NODES, &node).await
+        }
         false => machine.client.get(&kinds::NODES, &key(machine)).await,
     };
     let node = match node {
         Err(error) if error.already_exists() => {
             // What others said of it stays; what follows from the machine is said again.
-            let patch = Patch::Merge(value!({"metadata": {"labels": (own_labels(name))}}));
+            let patch = Patch::Merge(value!({"metadata": {"labels": (described::own_labels(name))}}));
             machine.client.patch(&kinds::NODES, &key(machine), &patch, "").await?
         }
-        node => node?,
+        node => {
+            let node = node?;
+            if machine.node.register {
+                tell_news(machine, &Value::Null, &status);
+            }
+            node
+        }
     };
-    report(machine).await?;
+    report(machine, &status).await?;
     let mut lease = kinds::LEASES.new_object(LEASES, name);
     lease.set(
         &["metadata", "ownerReferences"],
@@ -149,33 +234,6 @@ async fn register(machine: &Machine) -> Result<(), Error> {
     }
 }
 
-/// What every node says of its machine.
-fn own_labels(name: &str) -> Value {
-    let arch = architecture();
-    value!({
-        "kubernetes.io/hostname": (name), "kubernetes.io/os": "linux", "kubernetes.io/arch": (arch),
-        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": (arch),
-    })
-}
-
-/// A node that is new.
-async fn object(machine: &Machine) -> Value {
-    let name = &machine.config.node_name;
-    let mut node = kinds::NODES.new_object("", name);
-    node.set(&["metadata", "labels"], own_labels(name));
-    for (key, value) in &machine.node.labels {
-        node.set(&["metadata", "labels", key], value.as_str());
-    }
-    if !machine.node.taints.is_empty() {
-        node.set(&["spec", "taints"], machine.node.taints.clone());
-    }
-    if !machine.node.provider_id.is_empty() {
-        node.set(&["spec", "providerID"], machine.node.provider_id.as_str());
-    }
-    node.set(&["status"], status(machine, &Value::Null).await);
-    node
-}
-
 async fn renew(machine: &Machine) -> Result<(), Error> {
     let now = time::format_micro(machine.clock.now());
     let patch = Patch::Merge(value!({"spec": {"renewTime": (now)}}));
@@ -183,107 +241,19 @@ async fn renew(machine: &Machine) -> Result<(), Error> {
     machine.client.patch(&kinds::LEASES, &lease, &patch, "").await.map(drop)
 }
 
-async fn report(machine: &Machine) -> Result<(), Error> {
+async fn report(machine: &Machine, status: &Value) -> Result<(), Error> {
     let node = machine.client.get(&kinds::NODES, &key(machine)).await?;
-    let patch = Patch::Strategic(value!({"status": (status(machine, &node).await)}));
-    machine.client.patch(&kinds::NODES, &key(machine), &patch, "status").await.map(drop)
+    let dated = described::dated(status, &node, machine.clock.now());
+    let patch = Patch::Strategic(value!({"status": (dated)}));
+    machine.client.patch(&kinds::NODES, &key(machine), &patch, "status").await?;
+    tell_news(machine, &node, status);
+    Ok(())
 }
 
-async fn status(machine: &Machine, node: &Value) -> Value {
-    let capacity = value!({
-        "cpu": (cpus().to_string()), "memory": (format!("{}Ki", machine.config.memory / 1024)), "pods": (machine.node.max_pods.to_string()),
-        "ephemeral-storage": (format!("{}Ki", disk_kilobytes())),
-    });
-    let version = machine.runtime.version().await.unwrap_or_default();
-    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let mut addresses: Vec<Value> =
-        machine.host_ips.iter().map(|ip| value!({"type": "InternalIP", "address": (ip.as_str())})).collect();
-    addresses.push(value!({"type": "Hostname", "address": (machine.config.node_name.as_str())}));
-    let now = machine.clock.now();
-    let conditions: Vec<Value> = match conditions(machine).await {
-        Value::Array(list) => list.iter().map(|condition| dated(condition, node, now)).collect(),
-        _ => Vec::new(),
-    };
-    value!({
-        "capacity": (capacity.clone()), "allocatable": (capacity), "addresses": (addresses),
-        "conditions": (conditions),
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": (i64::from(machine.api_port))}},
-        "nodeInfo": {
-            "architecture": (architecture()), "operatingSystem": "linux", "osImage": (os_name()),
-            "kernelVersion": (text("/proc/sys/kernel/osrelease")), "machineID": (text("/etc/machine-id")),
-            "systemUUID": (text("/sys/class/dmi/id/product_uuid")),
-            "bootID": (text("/proc/sys/kernel/random/boot_id")), "kubeletVersion": (VERSION), "kubeProxyVersion": "",
-            "containerRuntimeVersion": (format!("{}://{}", version.runtime_name, version.runtime_version)),
-        },
-    })
-}
-
-/// What holds of the node, without times.
-async fn conditions(machine: &Machine) -> Value {
-    let said = |kind: &str, status: &str, reason: &str, message: &str| value!({"type": (kind), "status": (status), "reason": (reason), "message": (message)});
-    let ready = match machine.runtime.status().await {
-        Err(error) => {
-            said("Ready", "False", "KubeletNotReady", &format!("container runtime is down: {error}"))
-        }
-        Ok(status) => {
-            let unready = [RuntimeStatus::RUNTIME_READY, RuntimeStatus::NETWORK_READY]
-                .into_iter()
-                .filter_map(|kind| status.condition(kind))
-                .find(|condition| !condition.status);
-            match unready {
-                Some(condition) => said("Ready", "False", "KubeletNotReady", &condition.message),
-                None => said("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-            }
-        }
-    };
-    let short = machine.evictions.conditions();
-    let pressure = |condition: Condition| {
-        let holds = short.contains(&condition);
-        let (reason, message) = condition.said(holds);
-        said(condition.name(), if holds { "True" } else { "False" }, reason, message)
-    };
-    Value::Array(Condition::ALL.into_iter().map(pressure).chain([ready]).collect())
-}
-
-/// A condition with its times: when it was said, and since when it holds.
-fn dated(condition: &Value, node: &Value, now: Timestamp) -> Value {
-    let kind = condition.str_at(&["type"]);
-    let before = node.items_at(&["status", "conditions"]).iter().find(|c| c.str_at(&["type"]) == kind);
-    let same = before.filter(|c| c.str_at(&["status"]) == condition.str_at(&["status"]));
-    let since = same.and_then(|c| c.str_at(&["lastTransitionTime"]).map(str::to_owned));
-    let mut dated = condition.clone();
-    dated.set(&["lastHeartbeatTime"], time::format(now));
-    dated.set(&["lastTransitionTime"], since.unwrap_or_else(|| time::format(now).to_string()));
-    dated
-}
-
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// All the memory of the machine, in bytes.
-pub(crate) fn memory() -> i64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<i64>().ok());
-    kilobytes.unwrap_or(0) * 1024
-}
-
-fn disk_kilobytes() -> u64 {
-    rustix::fs::statvfs(Path::new("/")).map_or(0, |stat| stat.f_blocks * stat.f_frsize / 1024)
-}
-
-fn os_name() -> String {
-    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    line.unwrap_or("Linux").trim_matches('"').to_owned()
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
+/// Tells what has changed, once the API server knows it.
+fn tell_news(machine: &Machine, before: &Value, status: &Value) {
+    for News { warning, reason, message } in news::news(&machine.config.node_name, before, status) {
+        tell(machine, warning, reason, message);
     }
 }
 
@@ -293,7 +263,9 @@ mod tests {
 
     #[test]
     fn a_node_that_was_given_up_is_told_of_again() {
-        let said = value!([{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]);
+        let said = value!({"conditions": [
+            {"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}
+        ]});
         let node = |ready: &str| {
             value!({"status": {"conditions": [
                 {"type": "NetworkUnavailable", "status": "False"}, {"type": "DiskPressure", "status": "False"},

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::eviction;
 use crate::machine::Machine;
+use crate::node;
 
 const KERNEL_LOG: &str = "/dev/kmsg";
 /// The kernel's records are no longer than this.
@@ -34,7 +34,7 @@ pub(crate) async fn watch(machine: Arc<Machine>) {
     };
     while let Some(Victim { name, pid }) = victims.recv().await {
         let text = format!("System OOM encountered, victim process: {name}, pid: {pid}");
-        eviction::tell(&machine, true, "SystemOOM", text);
+        node::tell(&machine, true, "SystemOOM", text);
     }
 }
 

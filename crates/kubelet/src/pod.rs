@@ -218,6 +218,11 @@ impl Pod {
         self.0.tree.bool_at(&["spec", namespace.field()]).unwrap_or(false)
     }
 
+    /// Whether a node has taken it on, as far as its status tells.
+    pub fn has_begun(&self) -> bool {
+        self.0.tree.at(&["status", "startTime"]).is_some_and(|at| !at.is_null())
+    }
+
     /// Since when it is being deleted.
     pub fn deleted_at(&self) -> Option<Timestamp> {
         self.0.tree.str_at(&["metadata", "deletionTimestamp"])?.parse().ok()

@@ -94,9 +94,16 @@ impl Pods {
         }
     }
 
-    /// Whether a pod that was given up may still have something at work.
+    /// Whether a pod may have something at work, now or later.
     pub(crate) fn is_at_work(&self, uid: &str) -> bool {
-        self.0.lock().workers.get(uid).is_some_and(|orders| !orders.stopped.load(Ordering::Acquire))
+        self.0.lock().workers.get(uid).is_some_and(|orders| orders.is_at_work())
+    }
+
+    /// Every pod that may have something at work, as it was last wanted.
+    pub(crate) fn at_work(&self) -> Vec<Pod> {
+        let state = self.0.lock();
+        let at_work = state.workers.values().filter(|orders| orders.is_at_work());
+        at_work.map(|orders| orders.pod.lock().clone()).collect()
     }
 
     /// Remembers which sandboxes are a pod's.

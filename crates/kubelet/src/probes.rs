@@ -26,10 +26,10 @@ use ask::{Answer, Asking};
 #[derive(Default)]
 pub(crate) struct Probes {
     followed: Mutex<HashMap<String, Followed>>,
-    counts: Mutex<BTreeMap<Asked, u64>>,
+    counts: Mutex<BTreeMap<Asked, Tally>>,
 }
 
-/// What is counted: a probe of a container, and how it ended.
+/// What is counted: a probe of a container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asked {
     pub(crate) namespace: String,
@@ -37,7 +37,37 @@ pub(crate) struct Asked {
     pub(crate) pod_uid: String,
     pub(crate) container: String,
     pub(crate) probe: &'static str,
-    pub(crate) succeeded: bool,
+}
+
+/// How often a probe was answered, and how long that took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Tally {
+    pub(crate) successful: u64,
+    pub(crate) failed: u64,
+    pub(crate) unknown: u64,
+    /// How many answers took as long as each of [`SECONDS`] or less. Failures are not timed.
+    pub(crate) within: [u64; SECONDS.len()],
+    pub(crate) seconds: f64,
+}
+
+/// How long answers may take, in steps.
+pub(crate) const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl Tally {
+    fn take(&mut self, answer: &Answer, took: Duration) {
+        match answer {
+            Answer::Success | Answer::Warning(_) => self.successful += 1,
+            Answer::Unknown(_) => self.unknown += 1,
+            Answer::Failure(_) => {
+                self.failed += 1;
+                return;
+            }
+        }
+        let took = took.as_secs_f64();
+        self.seconds += took;
+        let steps = self.within.iter_mut().zip(SECONDS);
+        steps.filter(|(_, most)| took <= *most).for_each(|(count, _)| *count += 1);
+    }
 }
 
 #[derive(Default)]
@@ -125,9 +155,9 @@ impl Probes {
         tasks.filter(|(kind, _)| everything || *kind != Kind::Readiness).for_each(|(_, task)| task.abort());
     }
 
-    /// How often probes succeeded and failed.
-    pub(crate) fn counts(&self) -> Vec<(Asked, u64)> {
-        self.counts.lock().iter().map(|(asked, count)| (asked.clone(), *count)).collect()
+    /// How probes were answered.
+    pub(crate) fn counts(&self) -> Vec<(Asked, Tally)> {
+        self.counts.lock().iter().map(|(asked, tally)| (asked.clone(), tally.clone())).collect()
     }
 
     /// Forgets a pod that is gone.
@@ -228,7 +258,10 @@ impl Prober {
                     pod_ip: &self.pod_ip,
                     limit,
                 };
-                match self.tell(asking.ask(&self.probe).await) {
+                let began = self.machine.clock.now();
+                let answer = asking.ask(&self.probe).await;
+                self.count(&answer, self.machine.clock.now().duration_since(began).unsigned_abs());
+                match self.tell(answer) {
                     Some(true) => (successes, failures) = (successes + 1, 0),
                     Some(false) => (successes, failures) = (0, failures + 1),
                     None => {}
@@ -251,10 +284,7 @@ impl Prober {
     fn tell(&self, answer: Answer) -> Option<bool> {
         let word = self.kind.word();
         let (reason, message, success) = match answer {
-            Answer::Success => {
-                self.count(true);
-                return Some(true);
-            }
+            Answer::Success => return Some(true),
             Answer::Warning(said) => ("ProbeWarning", format!("{word} probe warning: {said}"), Some(true)),
             Answer::Failure(said) => ("Unhealthy", format!("{word} probe failed: {said}"), Some(false)),
             Answer::Unknown(said) => {
@@ -263,20 +293,18 @@ impl Prober {
         };
         let teller = self.machine.teller(&self.pod);
         teller.of_container(&self.container, EventKind::Warning, reason, message);
-        success.into_iter().for_each(|success| self.count(success));
         success
     }
 
-    fn count(&self, succeeded: bool) {
+    fn count(&self, answer: &Answer, took: Duration) {
         let asked = Asked {
             namespace: self.pod.namespace().to_owned(),
             pod: self.pod.name().to_owned(),
             pod_uid: self.pod.uid().to_owned(),
             container: self.container.name.to_string(),
             probe: self.kind.word(),
-            succeeded,
         };
-        *self.machine.probes.counts.lock().entry(asked).or_default() += 1;
+        self.machine.probes.counts.lock().entry(asked).or_default().take(answer, took);
     }
 
     /// The others wait for the container to have started.

@@ -21,6 +21,7 @@ use crate::pod::{Container, HostNamespace, Pod, Role};
 use crate::status::Waiting;
 use crate::volumes::Mounted;
 use crate::watched::Which;
+use crate::worker::Orders;
 
 /// What a container is started into.
 pub(crate) struct Surroundings<'a> {
@@ -30,6 +31,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) observed: &'a Observed,
     pub(crate) mounted: &'a Mounted,
     pub(crate) credentials: &'a [AuthConfig],
+    pub(crate) orders: &'a Orders,
 }
 
 /// Starts a container, or says what it waits for.
@@ -91,7 +93,9 @@ async fn post_start(
 ) -> Result<(), Waiting> {
     let Some(hook) = container.tree.at(&["lifecycle", "postStart"]) else { return Ok(()) };
     let pod_ip = around.pod_ips.first().map_or("", String::as_str);
-    let Err(message) = hooks::run(machine, pod, container, id, hook, pod_ip).await else { return Ok(()) };
+    let hook = hooks::run(machine, pod, container, id, hook, pod_ip);
+    // Nobody waits for the hook of a pod that is to end.
+    let Some(Err(message)) = around.orders.unless_ending(hook).await else { return Ok(()) };
     let teller = machine.teller(pod);
     teller.of_container(container, EventKind::Warning, "FailedPostStartHook", "PostStartHook failed");
     if let Ok(status) = machine.runtime.container_status(id).await {

@@ -59,8 +59,8 @@ pub struct Ended {
     pub message: String,
     /// How long its containers have to end, in place of what the pod says.
     pub grace: Option<std::time::Duration>,
-    /// Whether it ended for the sake of others.
-    pub disrupted: bool,
+    /// How it ended for the sake of others, if it did.
+    pub disrupted: Option<String>,
     /// Whether it never began.
     pub rejected: bool,
 }
@@ -102,7 +102,7 @@ pub fn status(pod: &Pod, observed: &Observed, known: &Known, over: bool, now: Ti
         status.insert("observedGeneration", generation);
     }
     addresses(pod, observed, known, &old, &mut status);
-    let disrupted = known.ended.as_ref().filter(|ended| ended.disrupted).map(|ended| ended.message.as_str());
+    let disrupted = known.ended.as_ref().and_then(|ended| ended.disrupted.as_deref());
     let parts = conditions::Parts { init: &init, main: &main, phase, disrupted };
     status.insert("conditions", conditions::conditions(pod, observed, &parts, &old, now, known));
     for (name, list) in [

@@ -1,6 +1,7 @@
 //! Events: what parts of a cluster tell people. Recording never waits and never fails; equal events are counted
 //! in one object, as upstream does.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -32,7 +33,7 @@ pub enum EventKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub kind: EventKind,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     /// Who tells it, as `kubectl describe` shows.
     pub component: Str,
@@ -49,12 +50,12 @@ impl Event {
     pub fn normal(
         component: impl Into<Str>,
         about: &Value,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Event {
         Event {
             kind: EventKind::Normal,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             component: component.into(),
             host: Str::default(),
@@ -66,7 +67,7 @@ impl Event {
     pub fn warning(
         component: impl Into<Str>,
         about: &Value,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Event {
         Event { kind: EventKind::Warning, ..Event::normal(component, about, reason, message) }
@@ -109,7 +110,7 @@ impl Recorder {
     pub(crate) fn start(client: Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, taken) = mpsc::channel(WAITING);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let writer = Writer { client, clock, known: HashMap::new(), stamp: 0 };
+        let writer = Writer { client: client.without_answers(), clock, known: HashMap::new(), stamp: 0 };
         tasks.spawn(writer.run(taken, waiting.clone()));
         Recorder { events, waiting }
     }
@@ -132,7 +133,7 @@ impl Recorder {
 struct Sameness {
     component: Str,
     kind: EventKind,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     about: [Str; 3],
 }
@@ -143,7 +144,7 @@ impl Sameness {
         Sameness {
             component: event.component.clone(),
             kind: event.kind,
-            reason: event.reason,
+            reason: event.reason.clone(),
             message: event.message.clone(),
             about: [text("uid"), text("name"), text("fieldPath")],
         }
@@ -246,7 +247,7 @@ async fn tell(client: &Client, writing: Writing) -> Option<(Sameness, Key)> {
     match client.create(&kinds::EVENTS, &writing.new).await {
         Ok(_) => Some((writing.same, Key::of(&writing.new))),
         Err(error) => {
-            tracing::debug!(%error, reason = writing.same.reason, "event could not be written");
+            tracing::debug!(%error, reason = %writing.same.reason, "event could not be written");
             None
         }
     }
@@ -266,7 +267,7 @@ fn object(event: &Event, now: Timestamp, stamp: i128) -> Value {
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": (name), "namespace": (namespace)},
         "involvedObject": (event.about.clone()),
-        "reason": (event.reason), "message": (event.message.as_str()), "type": (kind),
+        "reason": (event.reason.as_ref()), "message": (event.message.as_str()), "type": (kind),
         "reportingComponent": (event.component.clone()),
     });
     let how = match event.action {

@@ -242,6 +242,18 @@ messages! {
         stdin_once: bool,
     }
 
+    /// A container that another program starts: an OCI runtime.
+    struct Launch {
+        /// The program and its arguments; it ends when the container runs.
+        program: Vec<String>,
+        /// Where it writes the number of the container's first process.
+        pid_file: String,
+        /// Where the pod's shared memory is to be found; empty if the pod uses the node's.
+        shared_memory: String,
+        /// Of its root only the image is mounted; everything else is up to the program.
+        container: Container,
+    }
+
     /// A container that runs, or has just ended.
     struct Standing {
         id: String,
@@ -322,6 +334,9 @@ choices! {
         8 List(u8),
         /// End everything in the pod, and yourself.
         9 Stop(u8),
+        /// Have another program start a container. Answered when its process runs, or cannot. A supervisor that does not
+        /// know this was made for a pod that does not need it.
+        10 Launch(Box<Launch>),
     }
 
     /// What a supervisor says.

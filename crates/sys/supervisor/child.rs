@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::kernel::{self, CLONE_NEWCGROUP, CLONE_NEWNS, MS_REC, MS_SLAVE, SIGKILL};
 use crate::root;
 use crate::running::TERMINAL;
-use crate::wire::{Container, Process};
+use crate::wire::{Container, Launch, Process};
 
 pub(crate) type Never = Result<Infallible, String>;
 
@@ -69,6 +69,33 @@ pub(crate) fn container(plan: &Container, streams: Streams, node: &OwnedFd, stat
     connect(&plan.process, streams, status, true)?;
     root::close(plan)?;
     become_process(&plan.process)
+}
+
+/// The program that starts a container, in a mount namespace where the container's image is mounted.
+pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status: &OwnedFd) -> Never {
+    let plan = &launch.container;
+    kernel::new_session().during(|| "starting a session".to_owned())?;
+    let memory = match launch.shared_memory.as_str() {
+        "" => None,
+        _ => Some(kernel::copy_mount("shm", true).during(|| "copying shared memory".to_owned())?),
+    };
+    kernel::enter(node, CLONE_NEWNS).during(|| "entering the node's mounts".to_owned())?;
+    kernel::unshare(CLONE_NEWNS).during(|| "making namespaces".to_owned())?;
+    kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
+        .during(|| "parting from the node's mounts".to_owned())?;
+    root::mount_image(plan)?;
+    if let Some(memory) = memory {
+        let place = &launch.shared_memory;
+        let folder = fs::File::open(place).map(OwnedFd::from).during(|| format!("opening {place}"))?;
+        kernel::attach_mount(&memory, &folder).during(|| "attaching shared memory".to_owned())?;
+    }
+    std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
+    connect(&plan.process, streams, status, false)?;
+    kernel::reset_signals().during(|| "resetting signals".to_owned())?;
+    let Some(program) = launch.program.first() else { return Err("no runtime specified".to_owned()) };
+    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
+    let error = kernel::execute(program, &launch.program, &[path]);
+    Err(format!("exec: {program:?}: {}", words(&error)))
 }
 
 /// A process that joins a container.

@@ -11,7 +11,7 @@ use crate::child::{self, Entrance, Never, Streams, While, words};
 use crate::connection::Connection;
 use crate::kernel::{self, Awaited, CLONE_NEWPID, SIGKILL};
 use crate::running::{Asker, Joined, Outcome, Running, Starting};
-use crate::wire::{Answer, Container, Process, Processes, Request, Standing};
+use crate::wire::{Answer, Container, Launch, Process, Processes, Request, Standing};
 
 pub(crate) struct Pod {
     listener: UnixListener,
@@ -26,6 +26,8 @@ pub(crate) struct Pod {
     next_connection: u64,
     running: Vec<Running>,
     joined: Vec<Joined>,
+    /// Processes that ended, and how, before it was known whose they are.
+    strays: Vec<(i32, i32)>,
     /// Who wants to know when all is over.
     stopping: Option<Vec<Asker>>,
 }
@@ -51,6 +53,7 @@ impl Pod {
             next_connection: 0,
             running: Vec::new(),
             joined: Vec::new(),
+            strays: Vec::new(),
             stopping: None,
         }
     }
@@ -128,6 +131,7 @@ impl Pod {
         let mut passed = Vec::new();
         match request {
             Request::Start(plan) => return self.start(asker, &plan),
+            Request::Launch(launch) => return self.launch(asker, &launch),
             Request::Exec(asked) => return self.exec(asker, &asked.0, &asked.1),
             Request::Stop(_) => {
                 self.stop(Some(asker));
@@ -139,7 +143,8 @@ impl Pod {
                     pid: running.pid as u32,
                     exit: None,
                 };
-                let all = self.running.iter().filter(|running| running.starting.is_none());
+                let runs = |running: &&Running| running.starting.is_none() && running.launching.is_none();
+                let all = self.running.iter().filter(runs);
                 let answer = Answer::Standings(all.map(standing).collect());
                 self.answer(asker, &answer, passed);
                 return Ok(());
@@ -205,6 +210,43 @@ impl Pod {
         Ok(())
     }
 
+    /// Has another program start a container.
+    fn launch(&mut self, asker: Asker, launch: &Launch) -> Result<(), String> {
+        if self.stopping.is_some() {
+            return Err("the pod is stopping".to_owned());
+        }
+        let (mut running, streams) = Running::prepare(&launch.container)?;
+        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let node = &self.node_mounts;
+        let run = |status: &OwnedFd| child::launcher(launch, streams, node, status);
+        running.pid = spawn(0, None, &self.own_processes, &theirs, run)?;
+        running.starting = Some(Starting::new(asker, status));
+        running.pid_file = Some(launch.pid_file.clone());
+        self.running.push(running);
+        Ok(())
+    }
+
+    /// The program that was to start a container has ended: from now on the container is what counts.
+    fn take_over(&mut self, place: usize, asker: Asker, code: i32) {
+        let running = &mut self.running[place];
+        let Some(pid) = running.launched().filter(|_| code == 0) else {
+            let running = self.running.swap_remove(place);
+            running.end(code);
+            let failure = format!("the runtime ended with exit status {code}");
+            return self.answer(asker, &Answer::Failed(failure), Vec::new());
+        };
+        running.pid = pid;
+        let answer = match running.started() {
+            Ok(()) => Answer::Done((pid as u32, 0)),
+            Err(error) => Answer::Failed(words(&error)),
+        };
+        self.answer(asker, &answer, Vec::new());
+        if let Some(stray) = self.strays.iter().position(|(stray, _)| *stray == pid) {
+            let (_, code) = self.strays.swap_remove(stray);
+            self.ended(place, code);
+        }
+    }
+
     fn exec(&mut self, asker: Asker, id: &str, process: &Process) -> Result<(), String> {
         let streams = if process.terminal { Streams::Terminal } else { Streams::Pipes(self.passed(asker)?) };
         let container = self.find(id)?;
@@ -238,8 +280,14 @@ impl Pod {
             match starting.outcome() {
                 Outcome::Pending => {}
                 Outcome::Failed(error) => answers.push((asker, Answer::Failed(error), Vec::new())),
+                Outcome::Started(terminal) if running.pid_file.is_some() => {
+                    running.launching = Some(asker);
+                    if let Err(error) = running.connected(terminal) {
+                        answers.push((asker, Answer::Failed(words(&error)), Vec::new()));
+                    }
+                }
                 Outcome::Started(terminal) => {
-                    let answer = match running.started(terminal) {
+                    let answer = match running.connected(terminal).and_then(|()| running.started()) {
                         Ok(()) => Answer::Done((running.pid as u32, 0)),
                         Err(error) => Answer::Failed(words(&error)),
                     };
@@ -272,17 +320,29 @@ impl Pod {
             // What it said before it ended counts.
             self.settle();
             if let Some(place) = self.running.iter().position(|running| running.pid == pid) {
-                let running = self.running.swap_remove(place);
-                // One that never started was answered for already.
-                if running.starting.is_none() {
-                    let id = running.id.clone();
-                    let exit = running.end(code);
-                    self.tell(&Answer::Exited(Standing { id, pid: 0, exit: Some(exit) }));
+                match self.running[place].launching.take() {
+                    Some(asker) => self.take_over(place, asker, code),
+                    None => self.ended(place, code),
                 }
             } else if let Some(place) = self.joined.iter().position(|joined| joined.pid == pid) {
                 let joined = self.joined.swap_remove(place);
                 self.answer(joined.asker, &Answer::ExecExited(code), Vec::new());
+            } else if self.running.iter().any(|running| running.launching.is_some()) {
+                self.strays.push((pid, code));
             }
+        }
+        if self.running.iter().all(|running| running.launching.is_none()) {
+            self.strays.clear();
+        }
+    }
+
+    fn ended(&mut self, place: usize, code: i32) {
+        let running = self.running.swap_remove(place);
+        // One that never started was answered for already.
+        if running.starting.is_none() {
+            let id = running.id.clone();
+            let exit = running.end(code);
+            self.tell(&Answer::Exited(Standing { id, pid: 0, exit: Some(exit) }));
         }
     }
 

@@ -39,11 +39,16 @@ fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>
         .collect()
 }
 
+/// Mounts the image, where the container's root is to be.
+pub(crate) fn mount_image(plan: &Container) -> Result<(), String> {
+    std::env::set_current_dir(&plan.layers).during(|| format!("changing to {}", plan.layers))?;
+    kernel::mount("overlay", &plan.root, "overlay", 0, &plan.overlay)
+        .during(|| "mounting the image".to_owned())
+}
+
 /// Puts the root together and makes it the root.
 pub(crate) fn build(plan: &Container, from_pod: Copies, from_node: Copies) -> Result<(), String> {
-    std::env::set_current_dir(&plan.layers).during(|| format!("changing to {}", plan.layers))?;
-    let mounted = kernel::mount("overlay", &plan.root, "overlay", 0, &plan.overlay);
-    mounted.during(|| "mounting the image".to_owned())?;
+    mount_image(plan)?;
     std::env::set_current_dir(&plan.root).during(|| format!("changing to {}", plan.root))?;
     let root = OwnedFd::from(std::fs::File::open(".").during(|| "opening the root".to_owned())?);
     let mut copies: Copies = from_pod.into_iter().chain(from_node).collect();

@@ -73,6 +73,10 @@ pub(crate) struct Running {
     pub(crate) id: String,
     pub(crate) pid: i32,
     pub(crate) starting: Option<Starting>,
+    /// Where the program that starts it says which process is its first, if there is such a program.
+    pub(crate) pid_file: Option<String>,
+    /// Who waits for that program.
+    pub(crate) launching: Option<Asker>,
     pub(crate) cgroups: Vec<String>,
     outputs: Vec<Output>,
     /// Where to write its input: a pipe, or the terminal.
@@ -97,6 +101,8 @@ impl Running {
             id: plan.id.clone(),
             pid: 0,
             starting: None,
+            pid_file: None,
+            launching: None,
             cgroups: plan.cgroups.clone(),
             outputs: Vec::new(),
             input: None,
@@ -124,13 +130,24 @@ impl Running {
         Ok((running, Streams::Pipes([input_end, out_end, err_end])))
     }
 
-    /// It runs; with a terminal, this is its master.
-    pub(crate) fn started(&mut self, terminal: Option<OwnedFd>) -> io::Result<()> {
+    /// What starts it runs; with a terminal, this is its master.
+    pub(crate) fn connected(&mut self, terminal: Option<OwnedFd>) -> io::Result<()> {
         self.starting = None;
         if let Some(terminal) = terminal {
             self.outputs = vec![Output::new(terminal.try_clone()?, "stdout")];
             self.input = Some(terminal);
         }
+        Ok(())
+    }
+
+    /// The process that another program has started, if it has.
+    pub(crate) fn launched(&self) -> Option<i32> {
+        let text = fs::read_to_string(self.pid_file.as_ref()?).ok()?;
+        text.trim().parse().ok().filter(|pid| *pid > 0)
+    }
+
+    /// It runs.
+    pub(crate) fn started(&self) -> io::Result<()> {
         let started = format!("{} {}\n", self.pid, now());
         fs::write(format!("{}/started", self.folder), started)
     }

@@ -14,6 +14,7 @@ use super::*;
 use crate::image::Named;
 use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile};
 
+mod launched;
 mod node;
 
 /// How long a killed container may take to be gone; only one stuck in the kernel takes longer.
@@ -157,15 +158,20 @@ impl Native {
     async fn start_recorded(&self, record: &ContainerRecord) -> Result<u32> {
         let link = self.link(&record.sandbox_id)?;
         let (native, prepared) = (self.clone(), record.clone());
-        let plan = blocking(move || native.prepare(&prepared)).await?;
-        match link.ask(&Request::Start(Box::new(plan)), &[]).await?.answer {
+        let request = blocking(move || native.prepare(&prepared)).await?;
+        let answer = link.ask(&request, &[]).await;
+        let answer = answer.map_err(|error| match &request {
+            Request::Launch(launch) => self.launch_failure(launch, error),
+            _ => error,
+        });
+        match answer?.answer {
             Answer::Done((pid, _)) => Ok(pid),
             other => Err(Error::Internal(format!("the supervisor answered {other:?}"))),
         }
     }
 
-    /// Everything around the container that has to be there before it starts.
-    fn prepare(&self, record: &ContainerRecord) -> Result<wire::Container> {
+    /// Everything around the container that has to be there before it starts, and what its supervisor is asked then.
+    fn prepare(&self, record: &ContainerRecord) -> Result<Request> {
         let (plan, rules) = self.plan_of(record)?;
         let config = &record.config;
         for mount in config.mounts.iter().filter(|mount| !Path::new(&mount.host_path).exists()) {
@@ -182,7 +188,10 @@ impl Native {
         if !config.linux.security_context.privileged {
             cgroups.allow_devices(&record.cgroup, &rules).map_err(failed)?;
         }
-        Ok(plan)
+        match self.handler_of(&record.sandbox_id) {
+            Some(program) => self.launch(record, plan, &rules, &program),
+            None => Ok(Request::Start(Box::new(plan))),
+        }
     }
 
     /// The plan of a container, and the devices that it may use.
@@ -215,28 +224,28 @@ impl Native {
             cgroups: &self.0.cgroups,
             cgroup: &record.cgroup,
             devices: given.into_iter().map(|(device, _)| device).collect(),
-            seccomp: self.seccomp_of(config)?,
+            seccomp: self.seccomp_of(config)?.map(|filter| filter.program()).unwrap_or_default(),
             apparmor: apparmor_of(security.apparmor.as_ref(), security.privileged)?,
             log: &record.log_path,
         })?;
         Ok((plan, rules))
     }
 
-    fn seccomp_of(&self, config: &ContainerConfig) -> Result<Vec<u64>> {
+    fn seccomp_of(&self, config: &ContainerConfig) -> Result<Option<seccomp::Filter>> {
         let security = &config.linux.security_context;
         if security.privileged {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let capabilities = plan::capabilities::set(&security.capabilities, false)?;
         match &security.seccomp {
-            None | Some(SecurityProfile::Unconfined) => Ok(Vec::new()),
-            Some(SecurityProfile::RuntimeDefault) => seccomp::runtime_default(capabilities),
+            None | Some(SecurityProfile::Unconfined) => Ok(None),
+            Some(SecurityProfile::RuntimeDefault) => seccomp::runtime_default(capabilities).map(Some),
             Some(SecurityProfile::Localhost(name)) => {
                 let path = self.0.options.seccomp_dir.join(name.trim_start_matches("localhost/"));
                 let text = fs::read(&path).map_err(|error| {
                     Error::internal(format!("failed to load seccomp profile {:?}", path.display()), error)
                 })?;
-                seccomp::from_json(&text, capabilities)
+                seccomp::from_json(&text, capabilities).map(Some)
             }
         }
     }
@@ -274,7 +283,11 @@ impl Native {
         let Some(record) = record else { return Ok(()) };
         let (native, folder) = (self.clone(), self.container_folder(id));
         let cgroup = record.cgroup.clone();
+        let handler = self.handler_of(&record.sandbox_id);
         blocking(move || {
+            if let Some(program) = handler {
+                launched::delete(&program, &folder);
+            }
             let removed = native.0.cgroups.remove(&cgroup);
             removed.map_err(|error| Error::internal("removing the container's cgroup", error))?;
             sandboxes::remove_folder(&folder)

@@ -28,17 +28,21 @@ impl Runtime for Native {
             reason: if problem.is_some() { "NetworkPluginNotReady".to_owned() } else { String::new() },
             message: problem.unwrap_or_default(),
         };
-        let handler = |name: &str| RuntimeHandler {
+        let handler = |name: &str, own: bool| RuntimeHandler {
             name: name.to_owned(),
-            recursive_read_only_mounts: true,
+            recursive_read_only_mounts: own,
             user_namespaces: false,
         };
+        let others = self.0.options.handlers.keys().map(|name| handler(name, false));
         Ok(RuntimeStatus {
             conditions: vec![
                 condition(RuntimeStatus::RUNTIME_READY, None),
                 condition(RuntimeStatus::NETWORK_READY, not_ready),
             ],
-            handlers: vec![handler(""), handler(sandboxes::HANDLER)],
+            handlers: [handler("", true), handler(sandboxes::HANDLER, true)]
+                .into_iter()
+                .chain(others)
+                .collect(),
             supplemental_groups_policy: true,
             info: Map::new(),
         })

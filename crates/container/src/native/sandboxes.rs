@@ -21,7 +21,8 @@ pub(super) const HANDLER: &str = "corten";
 
 impl Native {
     pub(super) async fn run_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
-        if !handler.is_empty() && handler != HANDLER {
+        let is_known = self.0.options.handlers.contains_key(handler);
+        if !handler.is_empty() && handler != HANDLER && !is_known {
             return Err(Error::InvalidArgument(format!("no runtime for {handler:?} is configured")));
         }
         let id = new_id()?;

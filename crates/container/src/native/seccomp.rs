@@ -6,6 +6,7 @@
 mod program;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::plan::capabilities;
 use crate::{Error, Result};
@@ -13,19 +14,95 @@ use program::{Architecture, Operation, Rule, Test};
 
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
+const TRACE: u32 = 0x7ff0_0000;
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
 /// What the default profile allows, by what it takes.
 const DEFAULT: &str = include_str!("seccomp/default.rules");
 
+/// What can be done about a call, by the names that profiles have for it.
+const ACTIONS: [(&str, u32); 8] = [
+    ("SCMP_ACT_KILL", 0),
+    ("SCMP_ACT_KILL_THREAD", 0),
+    ("SCMP_ACT_KILL_PROCESS", 0x8000_0000),
+    ("SCMP_ACT_TRAP", 0x0003_0000),
+    ("SCMP_ACT_ERRNO", ERRNO),
+    ("SCMP_ACT_TRACE", TRACE),
+    ("SCMP_ACT_LOG", 0x7ffc_0000),
+    ("SCMP_ACT_ALLOW", ALLOW),
+];
+
+/// What can be asked of an argument.
+const OPERATIONS: [(&str, Operation); 7] = [
+    ("SCMP_CMP_EQ", Operation::Equal),
+    ("SCMP_CMP_NE", Operation::NotEqual),
+    ("SCMP_CMP_LT", Operation::Less),
+    ("SCMP_CMP_LE", Operation::LessOrEqual),
+    ("SCMP_CMP_GT", Operation::Greater),
+    ("SCMP_CMP_GE", Operation::GreaterOrEqual),
+    ("SCMP_CMP_MASKED_EQ", Operation::MaskedEqual),
+];
+
 /// Namespaces that only administrators make.
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
 
-/// The program of the default profile, for a container with these capabilities.
-pub(crate) fn runtime_default(capabilities: u64) -> Result<Vec<u64>> {
-    let rules = default_rules(capabilities)?;
-    Ok(program::compile(&Architecture::here(), ERRNO | EPERM, &rules))
+/// What a container with certain capabilities may ask of the kernel.
+pub(crate) struct Filter {
+    default: u32,
+    rules: Vec<Rule>,
+}
+
+impl Filter {
+    /// As a program for the kernel.
+    pub(crate) fn program(&self) -> Vec<u64> {
+        program::compile(&Architecture::here(), self.default, &self.rules)
+    }
+
+    /// In the OCI's format, for other runtimes.
+    pub(crate) fn described(&self) -> Value {
+        let mut profile = named_action(self.default, "defaultAction", "defaultErrnoRet");
+        let calls = self.rules.iter().map(|rule| {
+            let mut calls = named_action(rule.action, "action", "errnoRet");
+            calls["names"] = json!(rule.names);
+            calls["args"] = rule.tests.iter().map(described_test).collect();
+            calls
+        });
+        profile["syscalls"] = calls.collect();
+        profile["architectures"] = match std::env::consts::ARCH {
+            "x86_64" => json!(["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]),
+            "aarch64" => json!(["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"]),
+            _ => json!([]),
+        };
+        profile
+    }
+}
+
+fn named_action(action: u32, name: &str, errno: &str) -> Value {
+    let (kind, number) = (action & 0xffff_0000, action & 0xffff);
+    let found = ACTIONS
+        .into_iter()
+        .find(|(_, known)| *known == kind)
+        .map_or("SCMP_ACT_KILL_PROCESS", |(name, _)| name);
+    match kind {
+        ERRNO | TRACE => json!({name: found, errno: number}),
+        _ => json!({name: found}),
+    }
+}
+
+fn described_test(test: &Test) -> Value {
+    let op = OPERATIONS.into_iter().find(|(_, known)| *known == test.operation).map_or("", |(name, _)| name);
+    match test.operation {
+        Operation::MaskedEqual => {
+            json!({"index": test.argument, "value": test.mask, "valueTwo": test.value, "op": op})
+        }
+        _ => json!({"index": test.argument, "value": test.value, "op": op}),
+    }
+}
+
+/// The default profile, for a container with these capabilities.
+pub(crate) fn runtime_default(capabilities: u64) -> Result<Filter> {
+    Ok(Filter { default: ERRNO | EPERM, rules: default_rules(capabilities)? })
 }
 
 fn default_rules(capabilities: u64) -> Result<Vec<Rule>> {
@@ -102,8 +179,8 @@ struct Argument {
     op: String,
 }
 
-/// The program of a profile that somebody wrote.
-pub(crate) fn from_json(text: &[u8], capabilities: u64) -> Result<Vec<u64>> {
+/// A profile that somebody wrote.
+pub(crate) fn from_json(text: &[u8], capabilities: u64) -> Result<Filter> {
     let profile: Profile = serde_json::from_slice(text)
         .map_err(|error| Error::InvalidArgument(format!("seccomp profile is malformed: {error}")))?;
     let default = action(&profile.default_action, profile.default_errno_ret)?;
@@ -125,35 +202,26 @@ pub(crate) fn from_json(text: &[u8], capabilities: u64) -> Result<Vec<u64>> {
         let names = calls.names.into_iter().chain(calls.name).collect();
         rules.push(Rule { names, action: action(&calls.action, calls.errno_ret)?, tests });
     }
-    Ok(program::compile(&Architecture::here(), default, &rules))
+    Ok(Filter { default, rules })
 }
 
 fn action(name: &str, errno: Option<u32>) -> Result<u32> {
     let errno = errno.unwrap_or(EPERM) & 0xffff;
-    Ok(match name {
-        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => 0,
-        "SCMP_ACT_KILL_PROCESS" => 0x8000_0000,
-        "SCMP_ACT_TRAP" => 0x0003_0000,
-        "SCMP_ACT_ERRNO" => ERRNO | errno,
-        "SCMP_ACT_TRACE" => 0x7ff0_0000 | errno,
-        "SCMP_ACT_LOG" => 0x7ffc_0000,
-        "SCMP_ACT_ALLOW" => ALLOW,
-        other => return Err(Error::InvalidArgument(format!("seccomp action {other:?} is not supported"))),
-    })
+    let known = ACTIONS.into_iter().find(|(known, _)| *known == name);
+    let unknown = || Error::InvalidArgument(format!("seccomp action {name:?} is not supported"));
+    let (_, action) = known.ok_or_else(unknown)?;
+    Ok(if matches!(action, ERRNO | TRACE) { action | errno } else { action })
 }
 
 fn test(argument: &Argument) -> Result<Test> {
     let index = u8::try_from(argument.index).ok().filter(|index| *index < 6);
     let index = index.ok_or_else(|| Error::InvalidArgument("a system call has six arguments".to_owned()))?;
-    let (operation, value, mask) = match argument.op.as_str() {
-        "SCMP_CMP_EQ" => (Operation::Equal, argument.value, 0),
-        "SCMP_CMP_NE" => (Operation::NotEqual, argument.value, 0),
-        "SCMP_CMP_LT" => (Operation::Less, argument.value, 0),
-        "SCMP_CMP_LE" => (Operation::LessOrEqual, argument.value, 0),
-        "SCMP_CMP_GT" => (Operation::Greater, argument.value, 0),
-        "SCMP_CMP_GE" => (Operation::GreaterOrEqual, argument.value, 0),
-        "SCMP_CMP_MASKED_EQ" => (Operation::MaskedEqual, argument.value_two, argument.value),
-        other => return Err(Error::InvalidArgument(format!("seccomp operator {other:?} is not known"))),
+    let known = OPERATIONS.into_iter().find(|(known, _)| *known == argument.op);
+    let unknown = || Error::InvalidArgument(format!("seccomp operator {:?} is not known", argument.op));
+    let (_, operation) = known.ok_or_else(unknown)?;
+    let (value, mask) = match operation {
+        Operation::MaskedEqual => (argument.value_two, argument.value),
+        _ => (argument.value, 0),
     };
     Ok(Test { argument: index, operation, value, mask })
 }

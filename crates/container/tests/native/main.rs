@@ -1,6 +1,8 @@
 //! The native runtime with real containers. Needs root, and Debian's `busybox-static`.
 
 #[cfg(test)]
+mod handlers;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod security;

@@ -52,8 +52,12 @@ impl Node {
     }
 
     pub(crate) async fn run_pod(&self, name: &str) -> (String, PodSandboxConfig) {
+        self.run_pod_with(name, "").await
+    }
+
+    pub(crate) async fn run_pod_with(&self, name: &str, handler: &str) -> (String, PodSandboxConfig) {
         let pod = self.pod(name);
-        (self.runtime.run_pod_sandbox(&pod, "").await.unwrap(), pod)
+        (self.runtime.run_pod_sandbox(&pod, handler).await.unwrap(), pod)
     }
 
     pub(crate) async fn start(
@@ -149,6 +153,7 @@ async fn open(data_dir: &Path) -> Native {
         registries: Default::default(),
         clock: Clock::real(),
         seccomp_dir: data_dir.join("seccomp"),
+        handlers: [("runc".to_owned(), "/usr/sbin/runc".into())].into(),
     };
     Native::open(options).await.unwrap()
 }

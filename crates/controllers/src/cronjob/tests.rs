@@ -107,8 +107,8 @@ fn words(plan: &Plan) -> Vec<String> {
 }
 
 /// What is told, without what is said in general.
-fn reasons(plan: &Plan) -> Vec<&'static str> {
-    plan.events.iter().map(|event| event.reason).collect()
+fn reasons(plan: &Plan) -> Vec<&str> {
+    plan.events.iter().map(|event| event.reason.as_ref()).collect()
 }
 
 fn written(plan: &Plan) -> Option<Value> {

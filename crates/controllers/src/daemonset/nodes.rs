@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use corten_api::placement::{self, Place};
 use corten_api::{Str, Value};
 use corten_client::Object;
 
 use super::template;
 use crate::nodes::NodeView;
-use crate::placement;
 
 /// What a daemon set does on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,8 @@ pub(super) fn all(nodes: &[Arc<Object>], set: &Value) -> BTreeMap<Str, Node> {
 
 fn judge(spec: &Value, node: &Object) -> Node {
     let named = spec.str_at(&["nodeName"]).unwrap_or_default();
-    if !(named.is_empty() || named == node.key.name) || !placement::is_required(spec, node) {
+    let place = Place { name: &node.key.name, labels: &node.labels };
+    if !(named.is_empty() || named == node.key.name) || !placement::is_required(spec, place) {
         return Node::default();
     }
     let view = node.view::<NodeView>();

@@ -253,7 +253,7 @@ fn evicted_pods_count_as_gone_for_a_while() {
     assert_eq!(numbers(&old), [2, 3, 1, 3]);
     assert_eq!(written(&old).unwrap().get("disruptedPods"), None);
     let event = &plan(&old).events[0];
-    assert_eq!((event.kind, event.reason), (EventKind::Warning, "NotDeleted"));
+    assert_eq!((event.kind, event.reason.as_ref()), (EventKind::Warning, "NotDeleted"));
     assert_eq!(event.message, "Pod was expected by PDB default/default to be deleted but it wasn't");
     assert_eq!(event.about.str_at(&["name"]), Some("p0"));
 }

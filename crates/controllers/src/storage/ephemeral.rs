@@ -179,7 +179,10 @@ mod tests {
         let plan = plan(vec![strange]);
         assert!(plan.actions().next().is_none());
         let told = "ephemeral volume data: PVC n/p-data was not created for pod n/p (pod is not owner)";
-        assert_eq!((plan.events[0].reason, plan.events[0].message.as_str()), ("FailedBinding", told));
+        assert_eq!(
+            (plan.events[0].reason.as_ref(), plan.events[0].message.as_str()),
+            ("FailedBinding", told)
+        );
     }
 
     #[test]

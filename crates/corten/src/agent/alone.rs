@@ -16,7 +16,8 @@ use super::{AGENT, NodeOptions, Standing, host_name, start};
 use crate::agent_flags::AgentFlags;
 use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::pod_network::PodNetworkFlags;
-use crate::server::{StopSignals, log_to_stderr, outward_address};
+use crate::server::{log_to_stderr, outward_address};
+use crate::stop_signals::StopSignals;
 use crate::{network_policy, proxy};
 
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };

@@ -1,6 +1,7 @@
 //! The flags of `corten kubelet`: upstream's by name and meaning. Those that stand for a field of the configuration come
 //! from its table.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use corten_api::{Value, value};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::configuration::fields::{FIELDS, Shape};
 
-use crate::agent_flags::pair;
+use crate::agent_flags::{handler, pair};
 use crate::pod_network::PodNetworkFlags;
 
 /// Flags that upstream takes and that mean nothing here.
@@ -96,6 +97,9 @@ pub(crate) struct Args {
     /// Headers to ask for manifests with, such as a:hello,b:again.
     #[arg(long, value_delimiter = ',')]
     manifest_url_header: Vec<String>,
+    /// Another OCI runtime that a RuntimeClass may name as its handler, such as runc=/usr/sbin/runc; may be repeated.
+    #[arg(long, value_name = "NAME=PATH", value_parser = handler)]
+    runtime_handler: Vec<(String, PathBuf)>,
     /// Where the built-in runtime keeps images and containers.
     #[arg(long, default_value = "/var/lib/corten")]
     pub(super) data_dir: PathBuf,
@@ -116,6 +120,11 @@ impl Args {
     }
 
     /// Sets what flags say over what files say.
+    /// Other runtimes, by the names of their handlers.
+    pub(super) fn handlers(&self) -> BTreeMap<String, PathBuf> {
+        self.runtime_handler.iter().cloned().collect()
+    }
+
     pub(super) fn apply(&self, configuration: &mut Configuration) -> anyhow::Result<()> {
         for (flag, text) in &self.fields.0 {
             if let Some(field) = FIELDS.iter().find(|field| field.flag == *flag) {

@@ -7,6 +7,7 @@ use corten_container::{
 };
 
 use super::{NodeConfig, security};
+use crate::admission::dotted;
 use crate::names;
 use crate::pod::{HostNamespace, Pod};
 use crate::resources::cgroup_of;
@@ -98,19 +99,7 @@ fn sysctls(pod: &Pod) -> Map {
     asked
         .filter_map(|sysctl| {
             let name = sysctl.str_at(&["name"])?;
-            // With a slash first, slashes separate and dots are part of names.
-            let dotted = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
-                Some(b'/') => name
-                    .chars()
-                    .map(|c| match c {
-                        '/' => '.',
-                        '.' => '/',
-                        c => c,
-                    })
-                    .collect(),
-                _ => name.to_owned(),
-            };
-            Some((dotted, sysctl.str_at(&["value"]).unwrap_or_default().to_owned()))
+            Some((dotted(name), sysctl.str_at(&["value"]).unwrap_or_default().to_owned()))
         })
         .collect()
 }

@@ -43,7 +43,7 @@ impl Condition {
         }
     }
 
-    pub(super) fn event(self, holds: bool) -> &'static str {
+    pub(crate) fn event(self, holds: bool) -> &'static str {
         match (self, holds) {
             (Condition::Memory, true) => "NodeHasInsufficientMemory",
             (Condition::Memory, false) => "NodeHasSufficientMemory",

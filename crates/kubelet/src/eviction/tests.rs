@@ -279,19 +279,19 @@ fn who_is_taken_on_under_pressure() {
         Pod::new(tree, Source::Api)
     };
     let plain = best_effort(value!({}));
-    assert_eq!(evictions.refuses(&plain), None);
+    assert_eq!(evictions.admits(&plain), Ok(()));
     evictions.state.lock().conditions = vec![Condition::Memory];
-    let refusal = evictions.refuses(&plain).unwrap();
-    assert_eq!(refusal.message, "Pod was rejected: The node had condition: [MemoryPressure]. ");
+    let refusal = evictions.admits(&plain).unwrap_err();
+    assert_eq!(refusal.message, "The node had condition: [MemoryPressure]. ");
     let tolerant = |key: &str| {
         best_effort(value!({"tolerations": [{"key": (key), "operator": "Exists", "effect": "NoSchedule"}]}))
     };
-    assert_eq!(evictions.refuses(&tolerant("node.kubernetes.io/memory-pressure")), None);
-    assert!(evictions.refuses(&tolerant("node.kubernetes.io/disk-pressure")).is_some());
+    assert_eq!(evictions.admits(&tolerant("node.kubernetes.io/memory-pressure")), Ok(()));
+    assert!(evictions.admits(&tolerant("node.kubernetes.io/disk-pressure")).is_err());
     let burstable = value!({"metadata": {"uid": "u"}, "status": {"qosClass": "Burstable"}});
     let burstable = Pod::new(burstable, Source::Api);
-    assert_eq!(evictions.refuses(&burstable), None);
-    assert_eq!(evictions.refuses(&best_effort(value!({"priority": 2_000_000_000}))), None);
+    assert_eq!(evictions.admits(&burstable), Ok(()));
+    assert_eq!(evictions.admits(&best_effort(value!({"priority": 2_000_000_000}))), Ok(()));
     evictions.state.lock().conditions = vec![Condition::Memory, Condition::Disk];
-    assert!(evictions.refuses(&burstable).is_some());
+    assert!(evictions.admits(&burstable).is_err());
 }

@@ -88,6 +88,11 @@ pub(crate) fn bits<'a>(names: impl Iterator<Item = &'a str>) -> Result<u64> {
     names.map(bit).sum_bits()
 }
 
+/// The names of those in a set.
+pub(crate) fn names(set: u64) -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().enumerate().filter(move |(number, _)| set & 1 << number != 0).map(|(_, name)| name)
+}
+
 fn named(names: &[String]) -> impl Iterator<Item = &str> {
     names.iter().map(String::as_str).filter(|name| !name.eq_ignore_ascii_case("ALL"))
 }

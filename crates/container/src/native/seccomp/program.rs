@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_default_profile_knows_its_calls() {
-        let program = super::super::runtime_default(0xa804_25fb).unwrap();
+        let program = super::super::runtime_default(0xa804_25fb).unwrap().program();
         for (name, argument, expected) in [
             ("read", 0, ALLOW),
             ("openat", 0, ALLOW),
@@ -347,7 +347,7 @@ mod tests {
         }
         assert_eq!(run(&program, 1, 0, [0; 6]), KILL_PROCESS);
         assert!(program.len() < 4096, "the kernel takes no longer program");
-        let admin = super::super::runtime_default(u64::MAX).unwrap();
+        let admin = super::super::runtime_default(u64::MAX).unwrap().program();
         assert_eq!(call(&admin, "mount", 0), ALLOW);
         assert_eq!(call(&admin, "clone", 0x1000_0000), ALLOW);
     }
@@ -358,9 +358,24 @@ mod tests {
             {"names": ["mkdir", "mkdirat", "unheard_of"], "action": "SCMP_ACT_ERRNO", "errnoRet": 30},
             {"names": ["chmod"], "action": "SCMP_ACT_LOG", "args":
                 [{"index": 1, "value": 4095, "valueTwo": 2048, "op": "SCMP_CMP_MASKED_EQ"}]}]}"#;
-        let program = super::super::from_json(text, 0).unwrap();
+        let program = super::super::from_json(text, 0).unwrap().program();
         assert_eq!(call(&program, "mkdirat", 0), 0x0005_001e);
         assert_eq!(call(&program, "read", 0), ALLOW);
         assert!(super::super::from_json(br#"{"defaultAction": "SCMP_ACT_NOTIFY"}"#, 0).is_err());
+    }
+
+    #[test]
+    fn profiles_are_told_as_they_were_read() {
+        let text = r#"{"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1, "syscalls": [
+            {"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": []},
+            {"names": ["chmod"], "action": "SCMP_ACT_LOG", "args":
+                [{"index": 1, "value": 4095, "valueTwo": 2048, "op": "SCMP_CMP_MASKED_EQ"}]},
+            {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO", "errnoRet": 30, "args":
+                [{"index": 0, "value": 7, "op": "SCMP_CMP_GT"}]}]}"#;
+        let told = super::super::from_json(text.as_bytes(), 0).unwrap().described();
+        let read: serde_json::Value = serde_json::from_str(text).unwrap();
+        for (member, expected) in read.as_object().unwrap() {
+            assert_eq!(&told[member], expected);
+        }
     }
 }

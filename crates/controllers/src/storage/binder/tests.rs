@@ -89,7 +89,7 @@ fn words(plan: &Plan) -> Vec<String> {
         Action::Update { object, .. } => format!("update {}", corten_api::meta::name(object)),
         other => format!("{other:?}"),
     };
-    let events = plan.events.iter().map(|event| event.reason.to_owned());
+    let events = plan.events.iter().map(|event| event.reason.to_string());
     plan.actions().map(word).chain(events).collect()
 }
 

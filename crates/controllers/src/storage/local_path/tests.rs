@@ -122,7 +122,7 @@ fn what_a_directory_cannot_be_is_told() {
         let plan = plan(&world);
         let message = format!("failed to provision volume with StorageClass \"local-path\": {why}");
         assert_eq!(
-            (plan.events[0].reason, plan.events[0].message.as_str()),
+            (plan.events[0].reason.as_ref(), plan.events[0].message.as_str()),
             ("ProvisioningFailed", &*message)
         );
         assert!(plan.actions().next().is_none());

@@ -71,20 +71,32 @@ async fn write_running(text: &mut Exposition, machine: &Machine) {
     }
 }
 
-/// What had to go: pods and images.
+/// Who had to go or was not let in: pods and images.
 fn write_gone(text: &mut Exposition, machine: &Machine) {
     let families = [
         (
             "kubelet_evictions",
             "eviction_signal",
             "[ALPHA] Cumulative number of pod evictions by eviction signal",
-            machine.evictions.counts(),
+            named(machine.evictions.counts()),
+        ),
+        (
+            "kubelet_preemptions",
+            "preemption_signal",
+            "[ALPHA] Cumulative number of pod preemptions by preemption resource",
+            machine.admissions.preempted(),
+        ),
+        (
+            "kubelet_admission_rejections_total",
+            "reason",
+            "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
+            machine.admissions.refused(),
         ),
         (
             "kubelet_image_garbage_collected_total",
             "reason",
             "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
-            machine.collection.collected(),
+            named(machine.collection.collected()),
         ),
     ];
     for (name, label, help, counts) in families {
@@ -93,9 +105,13 @@ fn write_gone(text: &mut Exposition, machine: &Machine) {
         }
         text.family(name, Kind::Counter, help);
         for (value, count) in counts {
-            text.sample(name, &[(label, value)], count as f64, None);
+            text.sample(name, &[(label, &value)], count as f64, None);
         }
     }
+}
+
+fn named(counts: Vec<(&'static str, u64)>) -> Vec<(String, u64)> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// The volumes that claims stand for.

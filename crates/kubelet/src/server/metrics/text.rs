@@ -8,6 +8,7 @@ use jiff::Timestamp;
 pub(super) enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 #[derive(Debug, Default)]
@@ -19,6 +20,7 @@ impl Exposition {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         // Writing into a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

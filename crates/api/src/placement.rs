@@ -1,10 +1,16 @@
 //! Where a pod may be: what it requires of nodes, and which of their taints it puts up with.
 
-use corten_api::{Map, Str, Value};
-use corten_client::Object;
+use crate::{Map, Str, Value};
+
+/// What pods can ask of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub name: &'a str,
+    pub labels: &'a Map,
+}
 
 /// Whether a node is what a pod's node selector and required node affinity ask for.
-pub(crate) fn is_required(spec: &Value, node: &Object) -> bool {
+pub fn is_required(spec: &Value, node: Place<'_>) -> bool {
     let selector = spec.get("nodeSelector").and_then(Value::as_object);
     if !selector.is_none_or(|wanted| wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))) {
         return false;
@@ -14,14 +20,13 @@ pub(crate) fn is_required(spec: &Value, node: &Object) -> bool {
     required.items_at(&["nodeSelectorTerms"]).iter().any(|term| fits(term, node))
 }
 
-fn fits(term: &Value, node: &Object) -> bool {
+fn fits(term: &Value, node: Place<'_>) -> bool {
     let expressions = term.items_at(&["matchExpressions"]);
     let fields = term.items_at(&["matchFields"]);
-    let named: Map =
-        [(Str::new_static("metadata.name"), Value::from(node.key.name.clone()))].into_iter().collect();
+    let named: Map = [(Str::new_static("metadata.name"), Value::from(node.name))].into_iter().collect();
     // A term without requirements is no node's.
     !(expressions.is_empty() && fields.is_empty())
-        && expressions.iter().all(|requirement| meets(requirement, &node.labels))
+        && expressions.iter().all(|requirement| meets(requirement, node.labels))
         && fields.iter().all(|requirement| meets(requirement, &named))
 }
 
@@ -45,7 +50,7 @@ fn meets(requirement: &Value, labels: &Map) -> bool {
 }
 
 /// Whether a pod puts up with every taint of these effects.
-pub(crate) fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str]) -> bool {
+pub fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str]) -> bool {
     taints
         .iter()
         .filter(|taint| taint.str_at(&["effect"]).is_some_and(|effect| effects.contains(&effect)))
@@ -53,7 +58,7 @@ pub(crate) fn tolerates(tolerations: &[Value], taints: &[Value], effects: &[&str
 }
 
 /// Whether a toleration puts up with a taint.
-pub(crate) fn covers(toleration: &Value, taint: &Value) -> bool {
+pub fn covers(toleration: &Value, taint: &Value) -> bool {
     fn text<'a>(value: &'a Value, key: &str) -> &'a str {
         value.str_at(&[key]).unwrap_or_default()
     }
