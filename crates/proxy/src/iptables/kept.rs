@@ -115,7 +115,8 @@ impl Kept {
 
     pub fn count(&self) -> Count {
         let shared = if self.shared_changed { self.rules.shared } else { 0 };
-        let own: usize = self.changed_chains().map(|(_, rules)| rules.len()).sum();
+        let changed = self.touched.iter().flat_map(|service| self.changed_of(service));
+        let own: usize = changed.map(|(_, rules)| rules.len()).sum();
         Count {
             filter: self.rules.filter,
             nat: self.rules.shared + self.rules.own,
@@ -123,10 +124,10 @@ impl Kept {
         }
     }
 
-    /// Chains of Services' own that have to be written, each Service's together.
-    fn changed_chains(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
-        let services = self.touched.iter().filter_map(|service| self.services.get(service));
-        services.flat_map(|wanted| &wanted.own).filter(|(chain, _)| self.changed.contains(*chain))
+    /// The chains of a Service's own that have to be written.
+    fn changed_of(&self, service: &Key) -> impl Iterator<Item = (&String, &Vec<String>)> {
+        let own = self.services.get(service).into_iter().flat_map(|wanted| &wanted.own);
+        own.filter(|(chain, _)| self.changed.contains(*chain))
     }
 
     /// What `iptables-restore` is to read, one after the other.
@@ -134,10 +135,7 @@ impl Kept {
         let mut texts = Vec::new();
         let mut text = OwnChains::default();
         for service in &self.touched {
-            let own = self.services.get(service).into_iter().flat_map(|wanted| &wanted.own);
-            for (chain, rules) in own.filter(|(chain, _)| self.changed.contains(*chain)) {
-                text.put(chain, rules);
-            }
+            self.changed_of(service).for_each(|(chain, rules)| text.put(chain, rules));
             if text.count >= MANY {
                 texts.push(std::mem::take(&mut text).alone(base));
             }
