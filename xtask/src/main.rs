@@ -34,6 +34,7 @@ fn test() -> anyhow::Result<()> {
     prepare::all()?;
     check::all()?;
     process::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
-    process::cargo(&["build", "--workspace", "--bin", "corten"])?;
+    // With all targets, as the tests are built, so that nothing is built twice: the tests start the program itself.
+    process::cargo(&["build", "--workspace", "--all-targets"])?;
     process::cargo(&["test", "--workspace", "--no-fail-fast"])
 }

@@ -14,6 +14,8 @@ use crate::{Error, Key, Kind};
 pub struct Client {
     transport: Arc<dyn Transport>,
     agent: Str,
+    /// Whether anybody looks at what is answered when all is well.
+    reads_answers: bool,
 }
 
 /// How an object is changed without sending it whole.
@@ -101,12 +103,18 @@ impl ExtendSome for Map {
 
 impl Client {
     pub fn new(transport: Arc<dyn Transport>, agent: impl Into<Str>) -> Client {
-        Client { transport, agent: agent.into() }
+        Client { transport, agent: agent.into(), reads_answers: true }
     }
 
     /// The same way, under another name.
     pub fn named(&self, agent: impl Into<Str>) -> Client {
-        Client { transport: self.transport.clone(), agent: agent.into() }
+        Client { agent: agent.into(), ..self.clone() }
+    }
+
+    /// The same way for those who only want to know whether all went well: answers are not read, `null` comes back.
+    #[must_use]
+    pub fn without_answers(&self) -> Client {
+        Client { reads_answers: false, ..self.clone() }
     }
 
     pub async fn get(&self, kind: &Kind, key: &Key) -> Result<Value, Error> {
@@ -218,6 +226,9 @@ impl Client {
         let request = request.body(body).map_err(Error::transport)?;
         let answer = self.transport.call(request).await?;
         let code = answer.status();
+        if code.is_success() && !self.reads_answers {
+            return Ok(Value::Null);
+        }
         let value = json::parse(answer.body());
         if code.is_success() {
             return value.map_err(Error::transport);
@@ -225,6 +236,47 @@ impl Client {
         match value {
             Ok(value) if meta::kind(&value) == "Status" => Err(Status::from_value(&value).into()),
             _ => Err(Error::transport(format!("{code}: {}", String::from_utf8_lossy(answer.body())))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+    use futures_util::future::BoxFuture;
+    use http::Response;
+
+    use super::*;
+    use crate::kinds;
+
+    /// A server that always says the same.
+    struct Says(u16, &'static str);
+
+    impl Transport for Says {
+        fn call(&self, _: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, Error>> {
+            let answer = Response::builder().status(self.0).body(Bytes::from_static(self.1.as_bytes()));
+            Box::pin(async move { answer.map_err(Error::transport) })
+        }
+
+        fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
+            Box::pin(async { Err(Error::transport("nothing to see")) })
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_looks_at_are_not_read() {
+        let key = Key::new("n", "p");
+        let ask = async |code, text, reads| {
+            let client = Client::new(Arc::new(Says(code, text)), "test");
+            let client = if reads { client } else { client.without_answers() };
+            client.get(&kinds::PODS, &key).await
+        };
+        assert_eq!(ask(200, "{\"kind\":\"Pod\"}", true).await.unwrap(), value!({"kind": "Pod"}));
+        assert_eq!(ask(200, "{\"kind\":\"Pod\"}", false).await.unwrap(), Value::Null);
+        assert!(ask(200, "no", true).await.is_err());
+        for reads in [true, false] {
+            let missing = "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"code\":404}";
+            assert!(ask(404, missing, reads).await.unwrap_err().is_not_found(), "{reads}");
         }
     }
 }

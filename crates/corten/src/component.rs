@@ -17,7 +17,8 @@ use corten_client::{Client, Key, Remote};
 use corten_pki::{Credentials, parse_kubeconfig};
 use corten_reconcile::{Election, Leadership};
 
-use crate::server::{StopSignals, log_to_stderr, parse_duration};
+use crate::server::{log_to_stderr, parse_duration};
+use crate::stop_signals::StopSignals;
 
 pub(crate) use serving::Metrics;
 

@@ -17,7 +17,8 @@ use corten_reconcile::Manager;
 use crate::agent::{certify, host_name};
 use crate::node_runtime::{self, Containers};
 use crate::pod_network::BuiltIn;
-use crate::server::{StopSignals, log_to_stderr, outward_address};
+use crate::server::{log_to_stderr, outward_address};
+use crate::stop_signals::StopSignals;
 
 pub(crate) use flags::Args;
 use identity::Identity;

@@ -16,6 +16,7 @@ mod pod_network;
 mod proxy;
 mod scheduler;
 mod server;
+mod stop_signals;
 mod token;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};

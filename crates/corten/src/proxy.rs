@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use crate::agent::host_name;
 use crate::component::connect;
 use crate::pod_network::BRIDGE;
-use crate::server::{StopSignals, log_to_stderr};
+use crate::server::log_to_stderr;
+use crate::stop_signals::StopSignals;
 
 const AGENT: &str = "kube-proxy/v1.37.0";
 

@@ -23,12 +23,12 @@ use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::Store;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::agent::{self, NodeOptions, Standing};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::stop_signals::StopSignals;
 use crate::{network_policy, proxy};
 
 use joining::Told;
@@ -381,28 +381,6 @@ fn names_of_this_machine(args: &Args) -> Sans {
         sans = sans.clone().with_host(name.trim()).unwrap_or(sans);
     }
     sans
-}
-
-/// SIGTERM and SIGINT, once anybody waits for them.
-pub(crate) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    pub(crate) fn install() -> anyhow::Result<StopSignals> {
-        Ok(StopSignals {
-            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
-        })
-    }
-
-    pub(crate) async fn wait(mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Recorder {
     pub(crate) fn start(client: Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, taken) = mpsc::channel(WAITING);
         let waiting = Arc::new(AtomicUsize::new(0));
-        let writer = Writer { client, clock, known: HashMap::new(), stamp: 0 };
+        let writer = Writer { client: client.without_answers(), clock, known: HashMap::new(), stamp: 0 };
         tasks.spawn(writer.run(taken, waiting.clone()));
         Recorder { events, waiting }
     }

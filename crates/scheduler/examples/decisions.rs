@@ -1,10 +1,11 @@
 //! How many decisions a second, by the size of the cluster and by what pods demand:
-//! `cargo run --release -p corten-scheduler --example decisions [PODS]`.
+//! `cargo run --release -p corten-scheduler --example decisions [PODS [KIND]]`.
 
 use corten_api::{Value, value};
 use corten_scheduler::rehearse;
 
 const NODES: [usize; 5] = [100, 1000, 5000, 15_000, 50_000];
+const KINDS: [&str; 6] = ["plain", "affinity", "preferred affinity", "spread", "hopeless", "preempting"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn node(index: usize) -> Value {
@@ -39,20 +40,52 @@ fn pod(index: usize, kind: &str) -> Value {
             constraint.set(&["whenUnsatisfiable"], "DoNotSchedule");
             pod.set(&["spec", "topologySpreadConstraints"], value!([(constraint)]));
         }
+        "preempting" => {
+            pod.set(&["spec", "priority"], 10);
+            set_cpu(&mut pod, "300");
+        }
         "hopeless" => pod.set(&["spec", "nodeSelector"], value!({"no": "such node"})),
         _ => {}
     }
     pod
 }
 
+fn set_cpu(pod: &mut Value, cpu: &str) {
+    let container = value!({"name": "pause", "image": "pause", "resources": {"requests": {"cpu": (cpu)}}});
+    pod.set(&["spec", "containers"], value!([(container)]));
+}
+
+/// Four pods on every node that leave no room for an important one.
+fn in_the_way(nodes: usize) -> impl Iterator<Item = Value> {
+    (0..4 * nodes).map(|index| {
+        let name = format!("before-{index}");
+        let mut pod = value!({
+            "metadata": {"name": (name.clone()), "namespace": "default", "uid": (name)},
+            "spec": {"nodeName": (format!("node-{}", index / 4))},
+        });
+        set_cpu(&mut pod, "90");
+        pod
+    })
+}
+
+/// How many decisions a second.
+fn rate(nodes: usize, pods: usize, kind: &str) -> f64 {
+    // Each of the important ones has a node to itself.
+    let preempting = kind == "preempting";
+    let (pods, before) = if preempting { (pods.min(nodes), nodes) } else { (pods, 0) };
+    let asking = (0..pods).map(|index| pod(index, kind));
+    let rehearsed = rehearse((0..nodes).map(node), in_the_way(before).chain(asking));
+    let expected = if kind == "hopeless" { 0 } else { pods };
+    assert_eq!(rehearsed.placed, expected, "{kind} pods on {nodes} nodes");
+    pods as f64 / rehearsed.took.as_secs_f64()
+}
+
 fn main() {
     let pods: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20_000);
     println!("{:>20} {}", "nodes", NODES.map(|nodes| format!("{nodes:>9}")).join(" "));
-    for kind in ["plain", "affinity", "preferred affinity", "spread", "hopeless"] {
-        let rates = NODES.map(|nodes| {
-            let rehearsed = rehearse((0..nodes).map(node), (0..pods).map(|index| pod(index, kind)));
-            format!("{:>9.0}", pods as f64 / rehearsed.took.as_secs_f64())
-        });
+    let only = std::env::args().nth(2);
+    for kind in KINDS.into_iter().filter(|kind| only.as_ref().is_none_or(|only| only == kind)) {
+        let rates = NODES.map(|nodes| format!("{:>9.0}", rate(nodes, pods, kind)));
         println!("{kind:>20} {}  decisions/s", rates.join(" "));
     }
 }

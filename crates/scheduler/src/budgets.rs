@@ -10,7 +10,10 @@ use crate::pod::Pod;
 use crate::pod::terms::read;
 
 #[derive(Default)]
-pub(crate) struct Budgets(BTreeMap<Key, Budget>);
+pub(crate) struct Budgets {
+    all: BTreeMap<Key, Budget>,
+    version: u64,
+}
 
 struct Budget {
     selector: LabelSelector,
@@ -22,8 +25,9 @@ struct Budget {
 impl Budgets {
     /// Takes in the newest state of a budget, or that it is gone.
     pub(crate) fn set(&mut self, key: &Key, object: Option<&Value>) {
+        self.version += 1;
         let Some(object) = object else {
-            self.0.remove(key);
+            self.all.remove(key);
             return;
         };
         let disrupted = object.at(&["status", "disruptedPods"]).and_then(Value::as_object);
@@ -32,14 +36,19 @@ impl Budgets {
             allowed: object.int_at(&["status", "disruptionsAllowed"]).unwrap_or(0),
             disrupted: disrupted.into_iter().flat_map(Map::keys).cloned().collect(),
         };
-        self.0.insert(key.clone(), budget);
+        self.all.insert(key.clone(), budget);
+    }
+
+    /// Another with every change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Which of these pods cannot go without breaking a budget, if they go in this order.
     pub(crate) fn violating<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Vec<bool> {
-        let mut left: Vec<i64> = self.0.values().map(|budget| budget.allowed).collect();
+        let mut left: Vec<i64> = self.all.values().map(|budget| budget.allowed).collect();
         let mut violates = |pod: &Pod| {
-            let protecting = self.0.iter().zip(&mut left).filter(|((key, budget), _)| {
+            let protecting = self.all.iter().zip(&mut left).filter(|((key, budget), _)| {
                 key.namespace == pod.key.namespace
                     && !budget.selector.is_everything()
                     && pod.is_selected_by(&budget.selector)

@@ -3,13 +3,17 @@
 //! Nodes are looked at from where the last search ended, until enough fit; the best of those is taken, and of equals
 //! any.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use corten_api::Str;
+
 use crate::cluster::Cluster;
-use crate::framework::Rejection;
+use crate::framework::Filter;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::opinions::Opinions;
 use crate::framework::profile::{Filters, Profile};
+use crate::framework::verdicts::Rejected;
 use crate::pod::Pod;
 use crate::random::Random;
 use crate::snapshot::NodeIx;
@@ -27,6 +31,7 @@ pub(crate) struct Search {
     percentage: usize,
     /// Kept so that nothing has to be made anew for every pod.
     feasible: Vec<NodeIx>,
+    rejected: Vec<(NodeIx, Rejected)>,
     totals: Vec<i64>,
     scores: Vec<i64>,
 }
@@ -40,19 +45,19 @@ pub(crate) enum Decision {
 
 impl Search {
     pub(crate) fn new(percentage: usize, random: Random) -> Search {
-        let (feasible, totals, scores) = (Vec::new(), Vec::new(), Vec::new());
-        Search { start: 0, random, percentage, feasible, totals, scores }
+        Search {
+            start: 0,
+            random,
+            percentage,
+            feasible: Vec::new(),
+            rejected: Vec::new(),
+            totals: Vec::new(),
+            scores: Vec::new(),
+        }
     }
 
-    /// Decides for one pod.
-    pub(crate) fn decide(&mut self, profile: &mut Profile, cluster: &mut Cluster, pod: &Pod) -> Decision {
-        let mut opinions = profile.recall(pod);
-        let decision = self.decide_knowing(&mut opinions, profile, cluster, pod);
-        profile.remember(pod, opinions);
-        decision
-    }
-
-    fn decide_knowing(
+    /// Decides for one pod, with what is known about nodes for pods of its shape.
+    pub(crate) fn decide(
         &mut self,
         opinions: &mut Opinions,
         profile: &Profile,
@@ -70,28 +75,36 @@ impl Search {
                 return Decision::Unschedulable(diagnosis);
             }
         };
-        if let Some(at) = self.nominated(profile, cluster, &filters, pod) {
-            return Decision::Node(at);
+        let own = match nominated(profile, cluster, &filters, pod) {
+            Some((at, None)) => return Decision::Node(at),
+            Some((at, Some(rejected))) => Some((at, rejected)),
+            None => None,
+        };
+        let narrowed = profile.narrow(pod);
+        let lasts = narrowed.is_none() && filters.are_local();
+        let anybody = anybody(cluster, pod);
+        let look = |cluster: &mut Cluster, at| check(None, profile, cluster, &filters, &anybody, at);
+        if lasts && opinions.verdicts.still_reject_all(cluster, look) {
+            opinions.verdicts.tell(&mut diagnosis, own.as_ref());
+            return Decision::Unschedulable(diagnosis);
         }
-        self.find(opinions, profile, cluster, &filters, pod, &mut diagnosis);
+        let narrowed = narrowed.map(|(names, plugins)| {
+            diagnosis.narrow(&plugins);
+            names.iter().filter_map(|name| cluster.snapshot.find(name)).collect::<Vec<_>>()
+        });
+        self.find(opinions, profile, cluster, &filters, pod, narrowed.as_deref());
         match self.feasible.as_slice() {
-            [] => Decision::Unschedulable(diagnosis),
-            [only] => Decision::Node(*only),
-            _ => Decision::Node(self.best(opinions, profile, cluster, pod)),
+            [only] => return Decision::Node(*only),
+            [_, ..] => return Decision::Node(self.best(opinions, profile, cluster, pod)),
+            [] => {}
         }
-    }
-
-    /// The node that was made ready for the pod, if it will do.
-    fn nominated(
-        &self,
-        profile: &Profile,
-        cluster: &mut Cluster,
-        filters: &Filters,
-        pod: &Pod,
-    ) -> Option<NodeIx> {
-        let name = cluster.snapshot.nominated.node_of(&pod.uid).unwrap_or(&pod.nominated);
-        let at = cluster.snapshot.find(name)?;
-        check(None, profile, cluster, filters, pod, at).is_none().then_some(at)
+        opinions.verdicts.set_all(&cluster.snapshot, std::mem::take(&mut self.rejected), lasts);
+        opinions.verdicts.tell(&mut diagnosis, None);
+        if let Some((at, _)) = own {
+            let rejected = look(cluster, at);
+            opinions.verdicts.set(at, cluster.snapshot.version(at), rejected);
+        }
+        Decision::Unschedulable(diagnosis)
     }
 
     /// Collects nodes that fit, and why others do not.
@@ -102,30 +115,27 @@ impl Search {
         cluster: &mut Cluster,
         filters: &Filters,
         pod: &Pod,
-        diagnosis: &mut Diagnosis,
+        narrowed: Option<&[NodeIx]>,
     ) {
         self.feasible.clear();
+        self.rejected.clear();
         let all = cluster.snapshot.len();
-        let narrowed = profile.narrow(pod).map(|(names, plugins)| {
-            diagnosis.narrow(&plugins);
-            names.iter().filter_map(|name| cluster.snapshot.find(name)).collect::<Vec<_>>()
-        });
-        let count = narrowed.as_ref().map_or(all, Vec::len);
+        let count = narrowed.map_or(all, <[NodeIx]>::len);
         let enough = self.enough(profile, count);
         for step in 0..count {
             let turn = (self.start + step) % count;
-            let at = narrowed.as_ref().map_or_else(|| cluster.snapshot.order()[turn], |nodes| nodes[turn]);
+            let at = narrowed.map_or_else(|| cluster.snapshot.order()[turn], |nodes| nodes[turn]);
             // What is known of a few nodes is not worth keeping.
             let known = narrowed.is_none().then_some(&mut *opinions);
             match check(known, profile, cluster, filters, pod, at) {
                 None => self.feasible.push(at),
-                Some((plugin, rejection)) => diagnosis.reject(at, plugin, &rejection),
+                Some(rejected) => self.rejected.push((at, rejected)),
             }
             if self.feasible.len() >= enough {
                 break;
             }
         }
-        self.start = (self.start + self.feasible.len() + diagnosis.rejected.len()) % all;
+        self.start = (self.start + self.feasible.len() + self.rejected.len()) % all;
     }
 
     /// How many nodes are enough to choose from.
@@ -172,6 +182,26 @@ impl Search {
     }
 }
 
+/// The node that was made ready for a pod, and why it will not do.
+fn nominated(
+    profile: &Profile,
+    cluster: &mut Cluster,
+    filters: &Filters,
+    pod: &Pod,
+) -> Option<(NodeIx, Option<Rejected>)> {
+    let name = cluster.snapshot.nominated().node_of(&pod.uid).unwrap_or(&pod.nominated);
+    let at = cluster.snapshot.find(name)?;
+    Some((at, check(None, profile, cluster, filters, pod, at)))
+}
+
+/// A pod like this one that waits for no node: what is so for it is so for all of its shape.
+fn anybody<'p>(cluster: &Cluster, pod: &'p Pod) -> Cow<'p, Pod> {
+    match cluster.snapshot.nominated().node_of(&pod.uid) {
+        None => Cow::Borrowed(pod),
+        Some(_) => Cow::Owned(Pod { uid: Str::default(), ..pod.clone() }),
+    }
+}
+
 /// Why a pod cannot have a node.
 fn check(
     opinions: Option<&mut Opinions>,
@@ -180,7 +210,7 @@ fn check(
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
-) -> Option<(&'static str, Rejection)> {
+) -> Option<Rejected> {
     // Most nodes that cannot be had cannot be had even so.
     let alone = match opinions {
         Some(opinions) => profile.check_knowing(opinions, filters, pod, cluster, at),
@@ -196,7 +226,7 @@ pub(crate) fn on_node(
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
-) -> Option<(&'static str, Rejection)> {
+) -> Option<Rejected> {
     let alone = profile.check_again(filters, pod, cluster, at);
     alone.or_else(|| refused_for_others(profile, cluster, filters, pod, at))
 }
@@ -208,20 +238,36 @@ fn refused_for_others(
     filters: &Filters,
     pod: &Pod,
     at: NodeIx,
-) -> Option<(&'static str, Rejection)> {
-    if cluster.snapshot.nominated.is_empty() {
+) -> Option<Rejected> {
+    with_those_ahead(cluster, pod, at, |cluster| profile.check_again(filters, pod, cluster, at))?
+}
+
+/// Whether a filter that looks at nothing but a node would let a pod have it, whoever else waits for it.
+pub(crate) fn lets(filter: &dyn Filter, cluster: &mut Cluster, pod: &Pod, at: NodeIx) -> bool {
+    let lets = |cluster: &mut Cluster| filter.check(cluster, at).is_none();
+    lets(cluster) && with_those_ahead(cluster, pod, at, lets).unwrap_or(true)
+}
+
+/// How things would be if the pods that wait for a node and come before this one were there; `None` if there are none.
+fn with_those_ahead<T>(
+    cluster: &mut Cluster,
+    pod: &Pod,
+    at: NodeIx,
+    look: impl FnOnce(&mut Cluster) -> T,
+) -> Option<T> {
+    if cluster.snapshot.nominated().is_empty() {
         return None;
     }
-    let waiting = cluster.snapshot.nominated.ahead_of(pod, cluster.snapshot.name(at));
+    let waiting = cluster.snapshot.nominated().ahead_of(pod, cluster.snapshot.name(at));
     if waiting.is_empty() {
         return None;
     }
-    let version = cluster.snapshot.version(at);
+    let mark = cluster.snapshot.mark(at);
     waiting.iter().for_each(|other| cluster.snapshot.put(other.clone(), at));
-    let rejected = profile.check_again(filters, pod, cluster, at);
+    let found = look(cluster);
     waiting.iter().for_each(|other: &Arc<Pod>| drop(cluster.snapshot.take(&other.uid, at)));
-    cluster.snapshot.is_again(at, version);
-    rejected
+    cluster.snapshot.is_again(mark);
+    Some(found)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! *Invariant:* a pod that was given a node counts on it from then on, whether or not the server knows yet, until the
 //! server refuses or the pod is gone. A pod is never in the queue and on a node at once.
 
+mod leaving;
 mod preempting;
 
 use std::collections::HashMap;
@@ -18,11 +19,12 @@ use crate::config::Config;
 use crate::cycle::{Decision, Search};
 use crate::framework::event::ClusterEvent;
 use crate::framework::profile::Profile;
-use crate::framework::{Nomination, Volumes};
+use crate::framework::{Nomination, Plugin, Volumes};
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::queue::{Depths, Queue, Waiting};
 use crate::random::Random;
+use crate::snapshot::NodeIx;
 use crate::storage::Stored;
 use crate::workloads::Selecting;
 
@@ -59,9 +61,10 @@ pub(crate) enum Change {
         uid: Str,
         outcome: Result<(), String>,
     },
-    /// The server was asked to take away everybody who had to make way for a pod.
+    /// The server was asked to take away those who had to make way for a pod; whether it agreed.
     Preempted {
         uid: Str,
+        agreed: bool,
     },
 }
 
@@ -141,7 +144,7 @@ impl Engine {
                 self.happened(&ClusterEvent::StorageChanged, now);
             }
             Change::Bound { uid, outcome } => self.bound(&uid, outcome, now),
-            Change::Preempted { uid } => self.preempted(&uid, now),
+            Change::Preempted { uid, agreed } => self.preempted(&uid, agreed, now),
         }
     }
 
@@ -155,25 +158,25 @@ impl Engine {
         let Some(profile) = self.profiles.iter_mut().find(|p| p.scheduler == pod.shape.scheduler) else {
             return Step::Wait(Some(now));
         };
-        match self.search.decide(profile, &mut self.cluster, &pod) {
-            Decision::Node(at) => {
-                let node = self.cluster.snapshot.name(at).clone();
-                self.cluster.snapshot.nominated.remove(&pod.uid);
-                self.cluster.snapshot.add_pod(pod.clone(), &node);
-                self.assumed.insert(pod.uid.clone(), waiting);
-                let mut reserves = profile.reserves.iter();
-                let volumes = reserves.find_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at));
-                Step::Bind { pod, node, volumes }
-            }
+        let mut opinions = profile.recall(&pod);
+        let decision = self.search.decide(&mut opinions, profile, &mut self.cluster, &pod);
+        let mut found = None;
+        if let Decision::Unschedulable(diagnosis) = &decision {
+            let (cluster, random) = (&mut self.cluster, &mut self.search.random);
+            let mut plugins = profile.post_filters.iter();
+            found = plugins.find_map(|plugin| {
+                plugin.post_filter(&pod, cluster, profile, diagnosis, &mut opinions, random)
+            });
+        }
+        profile.remember(&pod, opinions);
+        match decision {
+            Decision::Node(at) => self.assume(waiting, at, now),
             Decision::NoNodes => {
                 self.queue.reject(waiting, Vec::new(), now);
                 let message = "no nodes available to schedule pods".to_owned();
                 Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination: Nomination::Clear }
             }
             Decision::Unschedulable(mut diagnosis) => {
-                let found = profile.post_filters.iter().find_map(|plugin| {
-                    plugin.post_filter(&pod, &mut self.cluster, profile, &diagnosis, &mut self.search.random)
-                });
                 let (nomination, victims) = match found {
                     None => (Nomination::Clear, Vec::new()),
                     Some(found) => {
@@ -186,6 +189,18 @@ impl Engine {
                 Step::Tell { pod, reason: UNSCHEDULABLE, message, nomination }
             }
         }
+    }
+
+    /// A pod has a node from now on.
+    fn assume(&mut self, waiting: Waiting, at: NodeIx, now: Timestamp) -> Step {
+        let (pod, node) = (waiting.pod.clone(), self.cluster.snapshot.name(at).clone());
+        self.settle(&pod.uid, &node, now);
+        self.cluster.snapshot.add_pod(pod.clone(), &node);
+        self.assumed.insert(pod.uid.clone(), waiting);
+        let profile = self.profiles.iter().find(|profile| profile.scheduler == pod.shape.scheduler);
+        let mut reserves = profile.into_iter().flat_map(|profile| &profile.reserves);
+        let volumes = reserves.find_map(|plugin| plugin.reserve(&pod, &mut self.cluster, at));
+        Step::Bind { pod, node, volumes }
     }
 
     fn pod_changed(&mut self, key: Key, pod: Option<Arc<Pod>>, now: Timestamp) {
@@ -210,19 +225,17 @@ impl Engine {
 
     fn pod_gone(&mut self, pod: &Pod, now: Timestamp) {
         self.queue.remove(&pod.uid);
-        self.cluster.snapshot.nominated.remove(&pod.uid);
         self.assumed.remove(&pod.uid);
         self.preempting.remove(&pod.uid);
-        if let Some((pod, _)) = self.cluster.snapshot.remove_pod(&pod.uid) {
-            self.happened(&ClusterEvent::PodGone(&pod), now);
-        }
+        self.unnominate(&pod.uid, now);
+        self.leave(&pod.uid, now);
     }
 
     fn pod_assigned(&mut self, old: Option<&Pod>, pod: &Arc<Pod>, now: Timestamp) {
         self.queue.remove(&pod.uid);
-        self.cluster.snapshot.nominated.remove(&pod.uid);
         self.assumed.remove(&pod.uid);
         self.preempting.remove(&pod.uid);
+        self.settle(&pod.uid, &pod.node, now);
         self.cluster.snapshot.add_pod(pod.clone(), &pod.node);
         match old.filter(|old| !old.node.is_empty()) {
             None => self.happened(&ClusterEvent::PodAssigned(pod), now),
@@ -245,12 +258,12 @@ impl Engine {
         if pod.deleting {
             self.queue.remove(&pod.uid);
             self.preempting.remove(&pod.uid);
-            self.cluster.snapshot.nominated.remove(&pod.uid);
+            self.unnominate(&pod.uid, now);
             return;
         }
         let held_back = profile.holds_back(&pod).map(|(plugin, _)| plugin);
         let Some(waiting) = self.queue.get(&pod.uid) else {
-            self.cluster.snapshot.nominated.set(&pod, &pod.nominated);
+            self.cluster.snapshot.nominate(&pod, &pod.nominated);
             self.queue.add(pod, held_back, now);
             return;
         };
@@ -290,9 +303,7 @@ impl Engine {
         for plugin in self.profiles.iter().flat_map(|profile| &profile.reserves) {
             plugin.unreserve(&waiting.pod, &mut self.cluster);
         }
-        if let Some((pod, _)) = self.cluster.snapshot.remove_pod(uid) {
-            self.happened(&ClusterEvent::PodGone(&pod), now);
-        }
+        self.leave(uid, now);
         if known.deleting {
             return;
         }
@@ -304,7 +315,7 @@ impl Engine {
     /// Wakes the pods that an event may help.
     fn happened(&mut self, event: &ClusterEvent<'_>, now: Timestamp) {
         let profiles = &self.profiles;
-        self.queue.wake(now, |pod, plugins| {
+        self.queue.wake(now, &[], |pod, plugins| {
             let profile = profiles.iter().find(|profile| profile.scheduler == pod.shape.scheduler);
             profile.is_some_and(|profile| helps(profile, pod, plugins, event))
         });
@@ -316,8 +327,12 @@ fn helps(profile: &Profile, pod: &Pod, plugins: &[&'static str], event: &Cluster
     if plugins.is_empty() {
         return matches!(event, ClusterEvent::NodeAdded(_));
     }
-    let rejected = profile.filters.iter().filter(|plugin| plugins.contains(&plugin.name()));
-    rejected.into_iter().any(|plugin| plugin.may_help(pod, event))
+    rejecting(profile, plugins).any(|plugin| plugin.may_help(pod, event))
+}
+
+/// The plugins of these names.
+fn rejecting<'p>(profile: &'p Profile, names: &'p [&'static str]) -> impl Iterator<Item = &'p dyn Plugin> {
+    profile.filters.iter().map(Arc::as_ref).filter(|plugin| names.contains(&plugin.name()))
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! Plugins have upstream's names and extension points. Each is one file with the same parts in the same order. A plugin
 //! decides from the cluster's state and nothing else; it never waits, writes or remembers.
 
+pub(crate) mod candidates;
 pub(crate) mod diagnosis;
 pub(crate) mod event;
 pub(crate) mod opinions;
 pub(crate) mod profile;
+pub(crate) mod verdicts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::random::Random;
 use crate::snapshot::NodeIx;
 use diagnosis::Diagnosis;
 use event::ClusterEvent;
+use opinions::Opinions;
 use profile::Profile;
 
 /// The best a node can score with one plugin.
@@ -83,6 +86,11 @@ pub(crate) trait Filter {
 
     /// Whether it may still be asked when pods came or went meanwhile.
     fn outlasts_pods(&self) -> bool {
+        self.is_local()
+    }
+
+    /// Whether it looks at nothing but the node and the pods on it.
+    fn is_local(&self) -> bool {
         false
     }
 }
@@ -151,6 +159,7 @@ pub(crate) trait Plugin: Send + Sync {
         _cluster: &mut Cluster,
         _profile: &Profile,
         _diagnosis: &Diagnosis,
+        _opinions: &mut Opinions,
         _random: &mut Random,
     ) -> Option<PostFilter> {
         None

@@ -51,6 +51,9 @@ pub(crate) struct Shape {
     pub(crate) id: u32,
     /// Never given again.
     pub(crate) serial: u64,
+    /// The same for all that differ in nothing that makes a difference between one node and another: in labels,
+    /// claims, namespaces and who manages them.
+    pub(crate) outline: (u64, u64),
     pub(crate) namespace: Str,
     pub(crate) labels: Map,
     pub(crate) controller: Option<Controller>,

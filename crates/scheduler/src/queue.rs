@@ -4,7 +4,7 @@
 //! Pods that fit nowhere are kept in groups of the same shape that the same plugins rejected, so that whether an event
 //! may help is asked once for all of them. Time is told to it; it never looks at a clock.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ pub(crate) struct Queue {
     lacking: BTreeMap<(Timestamp, u64), Str>,
     wrong: BTreeMap<(Timestamp, u64), Str>,
     unschedulable: BTreeMap<(Timestamp, u64), Str>,
-    groups: HashMap<Group, HashSet<Str>>,
+    /// The same, by group.
+    groups: HashMap<Group, BTreeMap<(Timestamp, u64), Str>>,
     number: u64,
 }
 
@@ -159,19 +160,38 @@ impl Queue {
         self.put(waiting, state);
     }
 
-    /// Something happened: wakes those it may help, as told for one of every group.
-    pub(crate) fn wake(&mut self, now: Timestamp, mut helps: impl FnMut(&Pod, &[&'static str]) -> bool) {
+    /// Something happened: wakes those it may help, as told for one of every group. Of those that are apart each is
+    /// asked about by itself.
+    pub(crate) fn wake(
+        &mut self,
+        now: Timestamp,
+        apart: &[Str],
+        mut helps: impl FnMut(&Pod, &[&'static str]) -> bool,
+    ) {
         let mut woken = Vec::new();
         for ((_, plugins), uids) in &self.groups {
-            let Some((waiting, _)) = uids.iter().next().and_then(|uid| self.waiting.get(uid)) else {
-                continue;
-            };
-            if helps(&waiting.pod, plugins) {
-                woken.extend(uids.iter().cloned());
+            let mut alike = uids.values().filter(|uid| !apart.contains(uid));
+            let first = alike.next().and_then(|uid| self.get(uid));
+            if first.is_some_and(|waiting| helps(&waiting.pod, plugins)) {
+                woken.extend(uids.values().filter(|uid| !apart.contains(uid)).cloned());
+            }
+        }
+        for uid in apart {
+            if let Some((waiting, State::Unschedulable { .. })) = self.waiting.get(uid)
+                && helps(&waiting.pod, &waiting.rejected_by)
+            {
+                woken.push(uid.clone());
             }
         }
         for uid in woken {
             self.wake_one(&uid, now);
+        }
+    }
+
+    /// A pod that fits nowhere may be tried again, whatever happened.
+    pub(crate) fn wake_anyway(&mut self, uid: &str, now: Timestamp) {
+        if matches!(self.waiting.get(uid), Some((_, State::Unschedulable { .. }))) {
+            self.wake_one(uid, now);
         }
     }
 
@@ -233,7 +253,7 @@ impl Queue {
             State::Backoff { due, wrong: true } => drop(self.wrong.insert(*due, uid.clone())),
             State::Unschedulable { since } => {
                 self.unschedulable.insert(*since, uid.clone());
-                self.groups.entry(group(&waiting)).or_default().insert(uid.clone());
+                self.groups.entry(group(&waiting)).or_default().insert(*since, uid.clone());
             }
             State::Gated => {}
         }
@@ -250,7 +270,7 @@ impl Queue {
                 self.unschedulable.remove(since);
                 let group = group(&waiting);
                 if let Some(uids) = self.groups.get_mut(&group) {
-                    uids.remove(uid);
+                    uids.remove(since);
                     if uids.is_empty() {
                         self.groups.remove(&group);
                     }

@@ -21,7 +21,8 @@ pub struct Rehearsed {
     pub took: Duration,
 }
 
-/// Gives pods to nodes, one after the other, as if every binding were taken.
+/// Gives pods to nodes, one after the other, as if every binding were taken; some may have a node already. Who has to
+/// make way does so when there is nothing left to decide.
 pub fn rehearse(nodes: impl Iterator<Item = Value>, pods: impl Iterator<Item = Value>) -> Rehearsed {
     let now = Timestamp::UNIX_EPOCH;
     let shapes = Shapes::default();
@@ -34,14 +35,23 @@ pub fn rehearse(nodes: impl Iterator<Item = Value>, pods: impl Iterator<Item = V
         let (key, pod) = (Key::of(&pod), Some(Arc::new(Pod::of(&pod, &shapes))));
         engine.apply(Change::Pod { key, pod }, now);
     }
-    let (started, mut placed) = (Instant::now(), 0);
+    let (started, mut placed, mut leaving) = (Instant::now(), 0, Vec::new());
     loop {
         match engine.step(now) {
             Step::Bind { pod, .. } => {
                 engine.apply(Change::Bound { uid: pod.uid.clone(), outcome: Ok(()) }, now);
                 placed += 1;
             }
-            Step::Wait(_) => return Rehearsed { placed, took: started.elapsed() },
+            Step::Preempt { pod, victims, .. } => {
+                engine.apply(Change::Preempted { uid: pod.uid.clone(), agreed: true }, now);
+                leaving.extend(victims);
+            }
+            Step::Wait(_) if leaving.is_empty() => return Rehearsed { placed, took: started.elapsed() },
+            Step::Wait(_) => {
+                for victim in leaving.drain(..) {
+                    engine.apply(Change::Pod { key: victim.key.clone(), pod: None }, now);
+                }
+            }
             _ => {}
         }
     }

@@ -51,6 +51,7 @@ pub fn start(manager: &Manager, client: Client, config: Config) -> Arc<Metrics> 
         engine: Engine::new(config, seed),
         inbox,
         writer: Writer {
+            quiet: client.without_answers(),
             client,
             recorder: manager.recorder().clone(),
             clock: clock.clone(),
@@ -220,6 +221,8 @@ async fn sleep_until(clock: &Clock, due: Option<Timestamp>) {
 #[derive(Clone)]
 struct Writer {
     client: Client,
+    /// For what is only to be done.
+    quiet: Client,
     recorder: Recorder,
     clock: Clock,
     changes: UnboundedSender<Change>,
@@ -254,7 +257,7 @@ impl Writer {
 
     async fn bind(&self, pod: &Pod, node: &str) {
         let binding = default_binder::binding(pod, node);
-        let answer = self.client.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
+        let answer = self.quiet.create_subresource(&kinds::PODS, &pod.key, "binding", &binding).await;
         let answer = match answer {
             Err(Error::Transport(lost)) => self.find_out(pod, node, lost).await,
             answer => answer.map(drop),
@@ -323,34 +326,44 @@ impl Writer {
         }
     }
 
-    /// Takes pods away so that another can have their place.
+    /// Takes pods away so that another can have their place; those that are on their way already are left alone.
     async fn preempt(&self, pod: &Pod, node: &str, victims: &[Arc<Pod>]) {
-        for victim in victims {
-            let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
-            let condition = value!({
-                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-                "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
-            });
-            self.patch_status(victim, value!({"conditions": [(condition)]})).await;
-            let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
-            match self.client.delete(&kinds::PODS, &victim.key, &options).await {
-                Ok(_) => {
-                    let message = format!("Preempted by pod {} on node {node}", pod.uid);
-                    let event =
-                        Event::normal(pod.shape.scheduler.clone(), &victim.reference(), "Preempted", message);
-                    self.recorder.record(event.while_doing("Preempting"));
-                }
-                Err(error) => tracing::debug!(pod = %victim.key, %error, "pod could not be preempted"),
+        let mut agreed = true;
+        for victim in victims.iter().filter(|victim| !victim.deleting) {
+            agreed &= self.take_away(victim, pod, node).await;
+        }
+        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone(), agreed });
+    }
+
+    /// Takes a pod away for another; whether it goes.
+    async fn take_away(&self, victim: &Pod, pod: &Pod, node: &str) -> bool {
+        let message = format!("{}: preempting to accommodate a higher priority pod", pod.shape.scheduler);
+        let condition = value!({
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": (message), "lastTransitionTime": (time::format(self.clock.now())),
+        });
+        self.patch_status(victim, value!({"conditions": [(condition)]})).await;
+        let options = DeleteOptions { uid: Some(victim.uid.clone()), ..DeleteOptions::default() };
+        match self.quiet.delete(&kinds::PODS, &victim.key, &options).await {
+            Ok(_) => {
+                let message = format!("Preempted by pod {} on node {node}", pod.uid);
+                let scheduler = pod.shape.scheduler.clone();
+                let event = Event::normal(scheduler, &victim.reference(), "Preempted", message);
+                self.recorder.record(event.while_doing("Preempting"));
+                true
+            }
+            Err(error) => {
+                tracing::debug!(pod = %victim.key, %error, "pod could not be preempted");
+                error.is_not_found()
             }
         }
-        let _ = self.changes.send(Change::Preempted { uid: pod.uid.clone() });
     }
 
     /// Merges something into the status of this very pod.
     async fn patch_status(&self, pod: &Pod, status: Value) {
         let mut patch = value!({"status": (status)});
         meta::set_text(&mut patch, "uid", &pod.uid);
-        match self.client.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
+        match self.quiet.patch(&kinds::PODS, &pod.key, &Patch::Strategic(patch), "status").await {
             Err(error) if !error.is_not_found() => {
                 tracing::debug!(pod = %pod.key, %error, "pod's status could not be written");
             }

@@ -12,6 +12,7 @@ pub(crate) mod nominated;
 mod order;
 pub(crate) mod owned;
 mod topologies;
+mod versions;
 pub(crate) use topologies::EACH_NODE;
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ use nominated::Nominated;
 use order::Order;
 use owned::OwnedTerms;
 use topologies::Topologies;
+pub(crate) use versions::Moment;
+use versions::Versions;
 
 /// A node's number; given again when the node is gone.
 pub(crate) type NodeIx = u32;
@@ -82,14 +85,12 @@ pub(crate) struct Snapshot {
     namespaces: HashMap<Str, Map>,
     /// On how many nodes each image is.
     images: HashMap<Str, u32>,
-    /// By node: grows with every change of it or of what is taken of it.
-    versions: Vec<u64>,
-    newest: u64,
+    versions: Versions,
     /// On how many nodes taints discourage pods.
     discouraging: usize,
     /// How many pods have each claim.
     claims: HashMap<Key, u32>,
-    pub(crate) nominated: Nominated,
+    nominated: Nominated,
 }
 
 impl Snapshot {
@@ -112,21 +113,6 @@ impl Snapshot {
 
     pub(crate) fn room(&self, at: NodeIx) -> &Room {
         &self.rooms[at as usize]
-    }
-
-    /// Another with every change of a node or of what is taken of it.
-    pub(crate) fn version(&self, at: NodeIx) -> u64 {
-        self.versions[at as usize]
-    }
-
-    /// What was tried on a node has been undone: it is again as it was in a version.
-    pub(crate) fn is_again(&mut self, at: NodeIx, version: u64) {
-        self.versions[at as usize] = version;
-    }
-
-    fn touch(&mut self, at: NodeIx) {
-        self.newest += 1;
-        self.versions[at as usize] = self.newest;
     }
 
     /// A node that is there.
@@ -200,6 +186,7 @@ impl Snapshot {
 
     pub(crate) fn remove_node(&mut self, name: &str) {
         let Some(at) = self.find(name) else { return };
+        self.touch(at);
         self.detach(at);
         if let Some(node) = self.places[at as usize].node.take() {
             self.forget_images(&node);
@@ -231,14 +218,22 @@ impl Snapshot {
 
     /// A pod that counts where and as it did is only another text of the same; gives back any other.
     fn renew(&mut self, pod: Arc<Pod>, node: &str) -> Option<Arc<Pod>> {
-        let place = self.pods.get(&pod.uid).map(|at| &mut self.places[*at as usize]);
-        let Some(place) = place.filter(|place| place.name == node) else { return Some(pod) };
+        let Some(at) = self.pods.get(&pod.uid).copied() else { return Some(pod) };
+        let place = &mut self.places[at as usize];
+        if place.name != node {
+            return Some(pod);
+        }
         // Those that change came last, mostly.
         let Some(known) = place.pods.iter_mut().rfind(|known| known.uid == pod.uid) else { return Some(pod) };
         if known.shape.serial != pod.shape.serial || known.deleting != pod.deleting {
             return Some(pod);
         }
+        // How long it has run is of interest when somebody has to make way.
+        let is_other = known.started != pod.started;
         *known = pod;
+        if is_other {
+            self.touch(at);
+        }
         None
     }
 
@@ -339,7 +334,6 @@ impl Snapshot {
         let at = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.rooms.push(Room::default());
-            self.versions.push(0);
             NodeIx::try_from(self.places.len() - 1).unwrap_or(NodeIx::MAX)
         });
         self.places[at as usize] = Place { name: name.into(), ..Place::default() };

@@ -2,10 +2,11 @@
 //!
 //! [`supervisor`] is a program of its own, carried within this one: it holds a pod's namespaces and starts its
 //! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices, [`files`] its way
-//! of telling that a file is written to. [`namespaces`] makes network namespaces.
+//! of telling that a file is written to. [`namespaces`] makes network namespaces, [`memory`] gives memory back.
 
 pub mod devices;
 pub mod files;
+pub mod memory;
 pub mod namespaces;
 pub mod supervisor;
 pub mod terminal;

@@ -218,15 +218,15 @@ impl PatchBody {
                 patch::strategic::apply(&mut new, &self.tree, expected.schema).map_err(|e| e.to_status())?;
             }
         }
-        let unfit = |why: &str| self.unfit(&new, why);
-        let mut conformed = new.clone();
-        conform(&mut conformed, expected.schema, Extent::Whole, &mut strict)
+        // Only a strategic patch is told as it was sent; of any other the outcome is shown as it was.
+        let shown = (self.kind != PatchKind::Strategic).then(|| new.clone());
+        let unfit = |why: &str| self.unfit(shown.as_ref(), why);
+        conform(&mut new, expected.schema, Extent::Whole, &mut strict)
             .map_err(|e| unfit(&self.misfit(&e)))?;
         if validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(unfit(&format!("strict decoding error: {}", strict.join(", "))));
         }
         let warnings = decode::judge(strict, validation, expected)?;
-        let mut new = conformed;
         defaults(&mut new);
         let map = new.make_object();
         map.insert("kind", expected.kind);
@@ -244,10 +244,10 @@ impl PatchBody {
     }
 
     /// A patch whose outcome is not an object of the kind.
-    fn unfit(&self, patched: &Value, why: &str) -> Status {
-        let shown = match self.kind {
-            PatchKind::Strategic => go_text(&self.tree),
-            _ => json::write_to_string(patched),
+    fn unfit(&self, patched: Option<&Value>, why: &str) -> Status {
+        let shown = match patched {
+            None => go_text(&self.tree),
+            Some(patched) => json::write_to_string(patched),
         };
         let mut errors = ErrorList::new();
         errors.invalid("patch", &Value::from(shown), why);

@@ -15,7 +15,8 @@ use super::settings::Settings;
 use super::{AGENT, NodeOptions, Standing, host_name, start};
 use crate::agent_flags::AgentFlags;
 use crate::join::{self, Invitation, Joined, Joining, Means};
-use crate::server::{StopSignals, log_to_stderr, outward_address};
+use crate::server::{log_to_stderr, outward_address};
+use crate::stop_signals::StopSignals;
 use crate::{network_policy, proxy};
 
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };

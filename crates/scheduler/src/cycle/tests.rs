@@ -18,7 +18,14 @@ impl Test {
 
     /// The node a pod gets, or why it gets none.
     fn decide(&mut self, pod: &Pod) -> String {
-        match self.search.decide(&mut self.profile, &mut self.scene.cluster, pod) {
+        let mut opinions = self.profile.recall(pod);
+        let decided = self.decide_knowing(&mut opinions, pod);
+        self.profile.remember(pod, opinions);
+        decided
+    }
+
+    fn decide_knowing(&mut self, opinions: &mut Opinions, pod: &Pod) -> String {
+        match self.search.decide(opinions, &self.profile, &mut self.scene.cluster, pod) {
             Decision::Node(at) => self.scene.cluster.snapshot.name(at).to_string(),
             Decision::NoNodes => "no nodes".to_owned(),
             Decision::Unschedulable(diagnosis) => diagnosis.message(),
@@ -113,10 +120,47 @@ fn room_for_pods_that_wait_is_kept() {
     let tiny = || node("a").allocatable(value!({"cpu": "2", "memory": "8Gi", "pods": "10"}));
     let mut test = Test::new([tiny()]);
     let important = Arc::new(pod("important").priority(10).requests(value!({"cpu": "2"})).build());
-    test.scene.cluster.snapshot.nominated.set(&important, "a");
+    test.scene.cluster.snapshot.nominate(&important, "a");
     let asking = |priority| pod("p").priority(priority).requests(value!({"cpu": "1"})).build();
     assert!(test.decide(&asking(1)).contains("Insufficient cpu"));
     assert_eq!(test.decide(&asking(11)), "a", "for those who are more important it does not count");
     assert_eq!(test.decide(&important), "a");
     assert_eq!(test.scene.cluster.snapshot.room(0).pods, 0, "nothing is left behind");
+}
+
+/// Whatever happens to the nodes, why they will not do is told as if each were looked at anew.
+#[test]
+fn what_is_remembered_is_what_looking_anew_would_give() {
+    let mut random = Random::new(11);
+    let mut test = Test::new([]);
+    let any_node = |random: &mut Random, name: &str| {
+        let cpu = (1 + random.below(3)).to_string();
+        let built = node(name).allocatable(value!({"cpu": (cpu), "memory": "8Gi", "pods": "2"}));
+        if random.below(4) == 0 { built.cordoned() } else { built }
+    };
+    let asking = |name: &str| pod(name).priority(5).requests(value!({"cpu": "2500m"})).build();
+    let pods: Vec<Arc<Pod>> = ["p", "q", "r"].map(|name| Arc::new(asking(name))).into();
+    let mut refused = 0;
+    for round in 0..3000 {
+        let name = format!("n{}", random.below(6));
+        let snapshot = &mut test.scene.cluster.snapshot;
+        match random.below(7) {
+            0 | 1 => snapshot.set_node(Arc::new(any_node(&mut random, &name).node())),
+            2 => snapshot.remove_node(&name),
+            3 => {
+                let there = pod(&format!("there{}", random.below(6))).requests(value!({"cpu": "1"}));
+                snapshot.add_pod(Arc::new(there.build()), &name);
+            }
+            4 => drop(snapshot.remove_pod(&format!("there{}", random.below(6)))),
+            5 => snapshot.nominate(&pods[random.below(3)], &name),
+            _ => drop(snapshot.unnominate(&pods[random.below(3)].uid)),
+        }
+        let asking = pods[random.below(3)].clone();
+        let remembered = test.decide(&asking);
+        if remembered.starts_with("0/") {
+            refused += 1;
+            assert_eq!(remembered, test.decide_knowing(&mut Opinions::default(), &asking), "round {round}");
+        }
+    }
+    assert!(refused > 500, "{refused}");
 }

@@ -41,6 +41,9 @@ fn any_pod(random: &mut Random, name: &str) -> PodBuilder {
         asked => pod(name).requests(value!({"cpu": (format!("{}m", asked * 200)), "memory": "100Mi"})),
     };
     built = built.label("app", &own);
+    if random.below(4) == 0 {
+        built = built.priority(1 + random.below(3) as i64);
+    }
     match random.below(10) {
         0 => built = built.required("podAffinity", "app", &other, topology),
         1 | 2 => built = built.required("podAntiAffinity", "app", &other, topology),
@@ -127,9 +130,35 @@ impl Cluster {
         self.nodes.get(node).is_some_and(|node| world.allows(pod, node))
     }
 
+    /// Pods make way for another, before or after everybody was asked, or the server will not have it.
+    fn make_way(&mut self, pod: &Pod, victims: &[Arc<Pod>], seed: u64) {
+        for victim in victims {
+            assert!(
+                victim.shape.priority < pod.shape.priority,
+                "seed {seed}: {} for {}",
+                victim.key,
+                pod.key
+            );
+        }
+        let (asked, agreed) = (self.random.below(victims.len() + 1), self.random.below(8) > 0);
+        let gone = if agreed { victims.len() } else { asked };
+        for (at, victim) in victims[..gone].iter().enumerate() {
+            if at == asked {
+                self.preempted(pod, agreed);
+            }
+            self.pods.remove(victim.key.name.as_str());
+            self.tell_pod(&victim.key.name);
+        }
+        self.preempted(pod, agreed);
+    }
+
+    fn preempted(&mut self, pod: &Pod, agreed: bool) {
+        self.engine.apply(Change::Preempted { uid: pod.uid.clone(), agreed }, self.now);
+    }
+
     /// Lets the engine do all it has to do; the server refuses some of it.
     fn settle(&mut self, seed: u64) {
-        for _ in 0..500 {
+        for _ in 0..1000 {
             match self.engine.step(self.now) {
                 Step::Bind { pod, node, .. } => {
                     let name = pod.key.name.to_string();
@@ -148,6 +177,7 @@ impl Cluster {
                     self.engine.apply(Change::Bound { uid: pod.uid.clone(), outcome: Ok(()) }, self.now);
                     self.tell_pod(&name);
                 }
+                Step::Preempt { pod, victims, .. } => self.make_way(&pod, &victims, seed),
                 Step::Wait(Some(due)) if due.duration_since(self.now).as_secs() < 60 => self.now = due,
                 Step::Wait(_) => return,
                 _ => {}

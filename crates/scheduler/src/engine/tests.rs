@@ -35,6 +35,10 @@ impl Test {
         self.engine.apply(Change::Bound { uid: name.into(), outcome }, self.now);
     }
 
+    fn preempted(&mut self, name: &str, agreed: bool) {
+        self.engine.apply(Change::Preempted { uid: name.into(), agreed }, self.now);
+    }
+
     /// What happens next, in a word or two.
     fn step(&mut self) -> String {
         match self.engine.step(self.now) {
@@ -183,7 +187,7 @@ fn the_important_have_others_make_way() {
     assert_eq!(test.step(), "1 for high");
     test.pod(cores("middle", "1").priority(5));
     assert!(test.step().starts_with("middle: 0/1"), "the place is kept");
-    test.engine.apply(Change::Preempted { uid: "high".into() }, test.now);
+    test.preempted("high", true);
     assert_eq!(test.step(), "nothing");
     test.gone("low");
     test.pass(2);
@@ -199,6 +203,90 @@ fn victims_may_be_gone_before_everybody_was_asked() {
     assert_eq!(test.step(), "1 for high");
     test.gone("low");
     assert_eq!(test.step(), "nothing");
-    test.engine.apply(Change::Preempted { uid: "high".into() }, test.now);
+    test.preempted("high", true);
     assert_eq!(test.step(), "high to a");
+}
+
+/// Two small nodes, each full of pods that are in the way of the important ones, which have been asked to go.
+fn crowded() -> Test {
+    let mut test = Test::new([small("a"), small("b")]);
+    for name in ["a1", "a2", "b1", "b2"] {
+        test.pod(cores(name, "1").set(&["spec", "nodeName"], &name[..1]));
+    }
+    for name in ["one", "two"] {
+        test.pod(cores(name, "2").priority(9));
+        assert!(test.step().ends_with("preempting 2 victims"));
+        assert_eq!(test.step(), format!("2 for {name}"));
+        test.preempted(name, true);
+    }
+    test
+}
+
+#[test]
+fn pods_wait_until_all_have_made_way_for_them() {
+    let mut test = crowded();
+    let place = test.engine.cluster.snapshot.nominated().node_of("two").unwrap().to_string();
+    let other = if place == "a" { "b" } else { "a" };
+    test.gone(&format!("{place}1"));
+    assert_eq!(test.step(), "nothing", "half of the room is not enough");
+    test.gone(&format!("{place}2"));
+    assert_eq!(test.step(), format!("two to {place}"), "the place is nobody else's");
+    assert_eq!(test.step(), "nothing");
+    test.gone(&format!("{other}1"));
+    test.gone(&format!("{other}2"));
+    assert_eq!(test.step(), format!("one to {other}"));
+}
+
+#[test]
+fn a_place_that_is_kept_no_longer_is_free() {
+    for how in ["gone", "deleting"] {
+        let mut test = Test::new([small("a")]);
+        test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
+        test.pod(cores("high", "2").priority(9));
+        test.step();
+        assert_eq!(test.step(), "1 for high");
+        test.pod(cores("middle", "2").priority(5));
+        assert!(test.step().starts_with("middle: 0/1"));
+        test.gone("low");
+        assert_eq!(test.step(), "nothing", "the place is kept");
+        match how {
+            "gone" => test.gone("high"),
+            _ => test.pod(
+                cores("high", "2")
+                    .priority(9)
+                    .set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z"),
+            ),
+        }
+        assert_eq!(test.step(), "middle to a", "{how}");
+    }
+}
+
+#[test]
+fn who_could_not_be_asked_is_asked_again() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
+    test.pod(cores("high", "2").priority(9));
+    for _ in 0..2 {
+        assert!(test.step().ends_with("preempting 1 victims"));
+        assert_eq!(test.step(), "1 for high");
+        test.preempted("high", false);
+    }
+}
+
+#[test]
+fn the_less_important_look_elsewhere_when_their_place_is_taken() {
+    let mut test = Test::new([small("a")]);
+    test.pod(cores("low", "2").set(&["spec", "nodeName"], "a"));
+    test.pod(cores("high", "2").priority(9));
+    test.step();
+    assert_eq!(test.step(), "1 for high");
+    test.preempted("high", true);
+    test.pod(cores("highest", "2").priority(10));
+    assert!(test.step().ends_with("preempting 1 victims"));
+    assert_eq!(test.step(), "1 for highest");
+    assert_eq!(test.step(), "high waits no more");
+    assert!(test.step().starts_with("high: 0/1"), "it may be tried again at once");
+    test.preempted("highest", true);
+    test.gone("low");
+    assert_eq!(test.step(), "highest to a");
 }

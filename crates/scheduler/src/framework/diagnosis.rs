@@ -1,11 +1,11 @@
-//! Why a pod has no node: told to people in upstream's words, and to preemption by node.
+//! Why a pod has no node, told to people in upstream's words.
 
 use std::collections::BTreeMap;
 
 use corten_api::Str;
 
 use super::Rejection;
-use crate::snapshot::NodeIx;
+use super::verdicts::Rejected;
 
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
@@ -16,8 +16,9 @@ pub(crate) struct Diagnosis {
     reasons: BTreeMap<Str, usize>,
     /// What is said of the nodes that were not looked at.
     unseen: Option<String>,
-    /// Nodes that were looked at, and whether taking pods away could help.
-    pub(crate) rejected: Vec<(NodeIx, bool)>,
+    /// How many nodes were looked at, and on how many of them taking pods away could help.
+    seen: usize,
+    resolvable: usize,
     /// The plugins that rejected something.
     pub(crate) plugins: Vec<&'static str>,
     /// What preemption has to say.
@@ -47,14 +48,16 @@ impl Diagnosis {
         self.unseen = Some(reason.to_owned());
     }
 
-    pub(crate) fn reject(&mut self, at: NodeIx, plugin: &'static str, rejection: &Rejection) {
-        for reason in rejection.reasons.iter() {
-            match self.reasons.get_mut(reason) {
-                Some(count) => *count += 1,
-                None => drop(self.reasons.insert(reason.clone(), 1)),
-            }
+    /// So many nodes were rejected for the same reasons.
+    pub(crate) fn reject(&mut self, (plugin, rejection): &Rejected, nodes: usize) {
+        if nodes == 0 {
+            return;
         }
-        self.rejected.push((at, !rejection.unresolvable));
+        for reason in rejection.reasons.iter() {
+            *self.reasons.entry(reason.clone()).or_default() += nodes;
+        }
+        self.seen += nodes;
+        self.resolvable += if rejection.unresolvable { 0 } else { nodes };
         self.blame(plugin);
     }
 
@@ -64,9 +67,14 @@ impl Diagnosis {
         }
     }
 
-    /// Whether taking pods away might make room somewhere.
-    pub(crate) fn is_resolvable(&self) -> bool {
-        self.up_front.is_none() && self.rejected.iter().any(|(_, resolvable)| *resolvable)
+    /// Whether nodes were looked at one by one.
+    pub(crate) fn is_by_node(&self) -> bool {
+        self.up_front.is_none()
+    }
+
+    /// On how many nodes taking pods away might make room.
+    pub(crate) fn resolvable(&self) -> usize {
+        self.resolvable
     }
 
     pub(crate) fn message(&self) -> String {
@@ -75,7 +83,7 @@ impl Diagnosis {
             message.push_str(&format!(" {up_front}."));
         } else {
             let mut reasons = self.reasons.clone();
-            let unseen = self.nodes.saturating_sub(self.rejected.len());
+            let unseen = self.nodes.saturating_sub(self.seen);
             if let Some(reason) = self.unseen.as_ref().filter(|_| unseen > 0) {
                 *reasons.entry(reason.into()).or_default() += unseen;
             }
@@ -100,13 +108,13 @@ mod tests {
     #[test]
     fn reasons_are_counted_and_sorted() {
         let mut diagnosis = Diagnosis::of(3);
-        let full = Rejection::unschedulable("Insufficient cpu");
-        diagnosis.reject(0, "NodeResourcesFit", &full);
-        diagnosis.reject(1, "NodeResourcesFit", &full);
-        diagnosis.reject(2, "TaintToleration", &Rejection::unresolvable("node(s) had untolerated taint(s)"));
+        let tainted = Rejection::unresolvable("node(s) had untolerated taint(s)");
+        diagnosis.reject(&("NodeResourcesFit", Rejection::unschedulable("Insufficient cpu")), 2);
+        diagnosis.reject(&("NodeResourcesFit", Rejection::unschedulable("Too many pods")), 0);
+        diagnosis.reject(&("TaintToleration", tainted), 1);
         let counts = "1 node(s) had untolerated taint(s), 2 Insufficient cpu.";
         assert_eq!(diagnosis.message(), format!("0/3 nodes are available: {counts}"));
-        assert!(diagnosis.is_resolvable());
+        assert_eq!(diagnosis.resolvable(), 2);
         diagnosis.afterwards = "preemption: none".to_owned();
         assert_eq!(diagnosis.message(), format!("0/3 nodes are available: {counts} preemption: none"));
     }
@@ -115,7 +123,7 @@ mod tests {
     fn nodes_that_were_not_looked_at_are_counted_too() {
         let mut diagnosis = Diagnosis::of(5);
         diagnosis.narrow(&["NodeAffinity"]);
-        diagnosis.reject(0, "NodeResourcesFit", &Rejection::unschedulable("Too many pods"));
+        diagnosis.reject(&("NodeResourcesFit", Rejection::unschedulable("Too many pods")), 1);
         let message =
             "0/5 nodes are available: 1 Too many pods, 4 node(s) didn't satisfy plugin(s) [NodeAffinity].";
         assert_eq!(diagnosis.message(), message);

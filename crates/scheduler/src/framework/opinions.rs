@@ -2,7 +2,9 @@
 //! they are asked again only when that changes.
 
 use super::Rejection;
+use super::candidates::Candidates;
 use super::profile::Profile;
+use super::verdicts::Verdicts;
 use crate::cluster::Cluster;
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
@@ -14,6 +16,9 @@ pub(crate) struct Opinions {
     rejections: Vec<(usize, Rejection)>,
     /// By node: in which version it was rated, and how.
     rated: Vec<(u64, i64)>,
+    /// Why none would do, when that was last so.
+    pub(crate) verdicts: Verdicts,
+    pub(crate) candidates: Candidates,
 }
 
 impl Opinions {
@@ -47,7 +52,7 @@ impl Opinions {
 
     /// How much is remembered.
     pub(super) fn len(&self) -> usize {
-        self.judged.len() + self.rated.len()
+        self.judged.len() + self.rated.len() + self.verdicts.len() + self.candidates.len()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use corten_api::Str;
 
 use super::opinions::Opinions;
+use super::verdicts::Rejected;
 use super::{Filter, Plugin, PreFilter, Rejection};
 use crate::cluster::Cluster;
 use crate::node::Node;
@@ -24,7 +25,7 @@ pub(crate) struct Profile {
     pub(crate) post_filters: Vec<Arc<dyn Plugin>>,
     pub(crate) reserves: Vec<Arc<dyn Plugin>>,
     pub(crate) scores: Vec<(Arc<dyn Plugin>, i64)>,
-    opinions: HashMap<u64, Opinions>,
+    opinions: HashMap<(u64, u64), Opinions>,
     /// How much is remembered in all.
     remembered: usize,
 }
@@ -42,6 +43,13 @@ pub(crate) struct Plugins {
 pub(crate) struct Filters {
     /// Plugins by their position, with what they want to see.
     dynamic: Vec<(usize, Box<dyn Filter>)>,
+}
+
+impl Filters {
+    /// Whether nothing counts but a node and the pods on it.
+    pub(crate) fn are_local(&self) -> bool {
+        self.dynamic.iter().all(|(_, filter)| filter.is_local())
+    }
 }
 
 impl Profile {
@@ -78,11 +86,7 @@ impl Profile {
     }
 
     /// Prepares for looking at nodes.
-    pub(crate) fn pre_filter(
-        &self,
-        pod: &Pod,
-        cluster: &mut Cluster,
-    ) -> Result<Filters, (&'static str, Rejection)> {
+    pub(crate) fn pre_filter(&self, pod: &Pod, cluster: &mut Cluster) -> Result<Filters, Rejected> {
         let mut dynamic = Vec::new();
         for (at, plugin) in self.filters.iter().enumerate() {
             match plugin.pre_filter(pod, cluster) {
@@ -101,7 +105,7 @@ impl Profile {
         pod: &Pod,
         cluster: &Cluster,
         at: NodeIx,
-    ) -> Option<(&'static str, Rejection)> {
+    ) -> Option<Rejected> {
         match self.judge(pod, cluster.snapshot.node(at)) {
             None => self.check_pods(filters, cluster, at),
             Some((plugin, rejection)) => Some((self.filters[plugin].name(), rejection)),
@@ -115,7 +119,7 @@ impl Profile {
         pod: &Pod,
         cluster: &mut Cluster,
         at: NodeIx,
-    ) -> Option<(&'static str, Rejection)> {
+    ) -> Option<Rejected> {
         if filters.dynamic.iter().all(|(_, filter)| filter.outlasts_pods()) {
             return self.check(filters, pod, cluster, at);
         }
@@ -133,19 +137,14 @@ impl Profile {
         pod: &Pod,
         cluster: &Cluster,
         at: NodeIx,
-    ) -> Option<(&'static str, Rejection)> {
+    ) -> Option<Rejected> {
         match opinions.judgement(self, pod, cluster, at) {
             None => self.check_pods(filters, cluster, at),
             Some((plugin, rejection)) => Some((self.filters[*plugin].name(), rejection.clone())),
         }
     }
 
-    fn check_pods(
-        &self,
-        filters: &Filters,
-        cluster: &Cluster,
-        at: NodeIx,
-    ) -> Option<(&'static str, Rejection)> {
+    fn check_pods(&self, filters: &Filters, cluster: &Cluster, at: NodeIx) -> Option<Rejected> {
         let found =
             filters.dynamic.iter().find_map(|(plugin, filter)| Some((*plugin, filter.check(cluster, at)?)));
         found.map(|(plugin, rejection)| (self.filters[plugin].name(), rejection))
@@ -179,7 +178,7 @@ impl Profile {
 
     /// What is known about nodes for pods of a shape, to be given back.
     pub(crate) fn recall(&mut self, pod: &Pod) -> Opinions {
-        let opinions = self.opinions.remove(&pod.shape.serial).unwrap_or_default();
+        let opinions = self.opinions.remove(&pod.shape.outline).unwrap_or_default();
         self.remembered -= opinions.len();
         opinions
     }
@@ -190,6 +189,6 @@ impl Profile {
             self.remembered = 0;
         }
         self.remembered += opinions.len();
-        self.opinions.insert(pod.shape.serial, opinions);
+        self.opinions.insert(pod.shape.outline, opinions);
     }
 }

@@ -10,7 +10,9 @@ use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::cycle;
+use crate::framework::candidates::{Candidates, Cost};
 use crate::framework::diagnosis::Diagnosis;
+use crate::framework::opinions::Opinions;
 use crate::framework::profile::{Filters, Profile};
 use crate::framework::{Nomination, Plugin, PostFilter, Rejection};
 use crate::pod::Pod;
@@ -42,14 +44,18 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Less is better.
-    fn cost(&self) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
+    fn cost(&self) -> Cost {
         let highest = self.victims.first().map_or(i32::MIN, |pod| pod.shape.priority);
-        // Shifted, so that more pods always cost more.
-        let sum = self.victims.iter().map(|pod| i64::from(pod.shape.priority) + (1 << 31)).sum();
         let important = self.victims.iter().filter(|pod| pod.shape.priority == highest);
         let earliest = important.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
-        (self.violations, highest, sum, self.victims.len(), Reverse(earliest))
+        Cost {
+            violations: self.violations,
+            highest_priority: highest,
+            // Shifted, so that more pods always cost more.
+            sum_of_priorities: self.victims.iter().map(|pod| i64::from(pod.shape.priority) + (1 << 31)).sum(),
+            victims: self.victims.len(),
+            earliest_start: Reverse(earliest),
+        }
     }
 }
 
@@ -74,19 +80,18 @@ impl Plugin for DefaultPreemption {
         cluster: &mut Cluster,
         profile: &Profile,
         diagnosis: &Diagnosis,
+        opinions: &mut Opinions,
         random: &mut Random,
     ) -> Option<PostFilter> {
         let said = |message: String, nomination| {
             Some(PostFilter { message: format!("preemption: {message}"), nomination, victims: Vec::new() })
         };
-        if let Some(reason) = ineligible(pod, cluster, diagnosis) {
+        if let Some(reason) = ineligible(pod, cluster, diagnosis, opinions) {
             return said(reason.to_owned(), Nomination::Keep);
         }
-        let mut refused = Diagnosis::of(cluster.snapshot.len());
-        let best = self.best(pod, cluster, profile, diagnosis, random, &mut refused);
-        let Some(best) = best else {
-            refused.say_of_unseen(NOT_HELPFUL);
-            return said(refused.message(), Nomination::Clear);
+        let best = match self.best(pod, cluster, profile, diagnosis, opinions, random) {
+            Ok(best) => best,
+            Err(refused) => return said(refused.message(), Nomination::Clear),
         };
         let (node, count) = (cluster.snapshot.name(best.at).clone(), best.victims.len());
         let message = format!(
@@ -97,13 +102,18 @@ impl Plugin for DefaultPreemption {
 }
 
 /// Why a pod may not have others make way.
-fn ineligible(pod: &Pod, cluster: &Cluster, diagnosis: &Diagnosis) -> Option<&'static str> {
+fn ineligible(
+    pod: &Pod,
+    cluster: &Cluster,
+    diagnosis: &Diagnosis,
+    opinions: &Opinions,
+) -> Option<&'static str> {
     if !pod.shape.preempts {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
-    let nominated = cluster.snapshot.nominated.node_of(&pod.uid).unwrap_or(&pod.nominated);
+    let nominated = cluster.snapshot.nominated().node_of(&pod.uid).unwrap_or(&pod.nominated);
     let at = cluster.snapshot.find(nominated)?;
-    if diagnosis.rejected.iter().any(|(rejected, resolvable)| *rejected == at && !resolvable) {
+    if diagnosis.is_by_node() && opinions.verdicts.is_resolvable(at) == Some(false) {
         return None;
     }
     let on_its_way = |other: &Arc<Pod>| other.preempted && other.shape.priority < pod.shape.priority;
@@ -112,41 +122,110 @@ fn ineligible(pod: &Pod, cluster: &Cluster, diagnosis: &Diagnosis) -> Option<&'s
 }
 
 impl DefaultPreemption {
-    /// The cheapest of enough candidates, looked for from anywhere on.
+    /// The cheapest of enough candidates, looked for from anywhere on; or why there are none.
     fn best(
         &self,
         pod: &Pod,
         cluster: &mut Cluster,
         profile: &Profile,
         diagnosis: &Diagnosis,
+        opinions: &mut Opinions,
         random: &mut Random,
-        refused: &mut Diagnosis,
-    ) -> Option<Candidate> {
-        let resolvable = diagnosis.rejected.iter().filter(|(_, resolvable)| *resolvable);
-        let nodes: Vec<NodeIx> = resolvable.map(|(at, _)| *at).collect();
-        if nodes.is_empty() || !diagnosis.is_resolvable() {
-            return None;
+    ) -> Result<Candidate, Diagnosis> {
+        let all = cluster.snapshot.len();
+        let mut refused = Diagnosis::of(all);
+        refused.say_of_unseen(NOT_HELPFUL);
+        if !diagnosis.is_by_node() || diagnosis.resolvable() == 0 {
+            return Err(refused);
         }
-        let enough = (nodes.len() * self.least_percent / 100).max(self.least);
-        let filters = profile.pre_filter(pod, cluster).ok()?;
-        let offset = random.below(nodes.len());
-        let mut found: Vec<Candidate> = Vec::new();
-        for step in 0..nodes.len() {
-            let at = nodes[(offset + step) % nodes.len()];
-            let version = cluster.snapshot.version(at);
-            let candidate = candidate(pod, cluster, profile, &filters, at);
-            cluster.snapshot.is_again(at, version);
-            match candidate {
-                Ok(candidate) => found.push(candidate),
-                Err(rejection) => refused.reject(at, NAME, &rejection),
+        let Ok(filters) = profile.pre_filter(pod, cluster) else { return Err(refused) };
+        let Opinions { verdicts, candidates, .. } = opinions;
+        let mut passing = Candidates::default();
+        let known = if filters.are_local() { candidates } else { &mut passing };
+        let own = cluster.snapshot.nominated().node_of(&pod.uid).and_then(|name| cluster.snapshot.find(name));
+        let mut trial = Trial { pod, own, cluster, profile, filters: &filters, known };
+        trial.known.with_budgets(trial.cluster.budgets.version());
+        let enough = (diagnosis.resolvable() * self.least_percent / 100).max(self.least);
+        let offset = random.below(all);
+        let (mut found, mut refusals) = (Best::default(), Vec::new());
+        for step in 0..all {
+            let at = trial.cluster.snapshot.order()[(offset + step) % all];
+            if verdicts.is_resolvable(at) != Some(true) {
+                continue;
+            }
+            match trial.cost(at) {
+                Ok(cost) => found.add(at, cost),
+                Err(refusal) => count(&mut refusals, refusal),
             }
             // One that breaks a budget is only a last resort.
-            let good = found.iter().any(|candidate| candidate.violations == 0);
-            if good && found.len() >= enough {
+            if found.without_violations && found.count >= enough {
                 break;
             }
         }
-        found.into_iter().min_by_key(Candidate::cost)
+        for (number, nodes) in refusals.into_iter().enumerate() {
+            refused.reject(&(NAME, trial.known.refusal(number).clone()), nodes);
+        }
+        let candidate = found.cheapest.and_then(|(_, at)| trial.candidate(at).ok());
+        candidate.ok_or(refused)
+    }
+}
+
+/// What was found of the nodes that were tried.
+#[derive(Default)]
+struct Best {
+    cheapest: Option<(Cost, NodeIx)>,
+    count: usize,
+    without_violations: bool,
+}
+
+impl Best {
+    fn add(&mut self, at: NodeIx, cost: Cost) {
+        self.count += 1;
+        self.without_violations |= cost.violations == 0;
+        if self.cheapest.is_none_or(|(least, _)| cost < least) {
+            self.cheapest = Some((cost, at));
+        }
+    }
+}
+
+fn count(counts: &mut Vec<usize>, number: usize) {
+    if counts.len() <= number {
+        counts.resize(number + 1, 0);
+    }
+    counts[number] += 1;
+}
+
+/// Trying nodes for one pod.
+struct Trial<'t> {
+    pod: &'t Pod,
+    /// The node that it waits for already: of that one it is not known what it costs others.
+    own: Option<NodeIx>,
+    cluster: &'t mut Cluster,
+    profile: &'t Profile,
+    filters: &'t Filters,
+    known: &'t mut Candidates,
+}
+
+impl Trial<'_> {
+    /// What making room on a node costs, or the number of the refusal.
+    fn cost(&mut self, at: NodeIx) -> Result<Cost, usize> {
+        let (version, is_own) = (self.cluster.snapshot.version(at), self.own == Some(at));
+        if let Some(known) = self.known.get(at, version).filter(|_| !is_own) {
+            return known;
+        }
+        let candidate = self.candidate(at);
+        let found = candidate.map(|it| it.cost()).map_err(|refusal| self.known.number(refusal));
+        if !is_own {
+            self.known.set(at, version, found);
+        }
+        found
+    }
+
+    fn candidate(&mut self, at: NodeIx) -> Result<Candidate, Rejection> {
+        let mark = self.cluster.snapshot.mark(at);
+        let candidate = candidate(self.pod, self.cluster, self.profile, self.filters, at);
+        self.cluster.snapshot.is_again(mark);
+        candidate
     }
 }
 

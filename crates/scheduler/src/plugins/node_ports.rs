@@ -21,7 +21,7 @@ impl Filter for Wanted {
         self.0.iter().any(taken).then_some(REASON)
     }
 
-    fn outlasts_pods(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 }

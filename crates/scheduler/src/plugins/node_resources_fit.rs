@@ -56,7 +56,7 @@ impl Filter for Fit {
         if fast { None } else { self.complain(cluster, at) }
     }
 
-    fn outlasts_pods(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 }

@@ -12,7 +12,7 @@ use crate::framework::{Filter, Plugin, PreFilter, Reasons, Rejection, VolumeStep
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::snapshot::NodeIx;
-use crate::storage::{Claim, Storage};
+use crate::storage::{Claim, Storage, Volume};
 
 pub(crate) const NAME: &str = "VolumeBinding";
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -87,6 +87,12 @@ impl Claims {
         Ok(claims)
     }
 
+    /// Whether all have volumes that every node can have.
+    fn are_everywhere(&self, storage: &Storage) -> bool {
+        let volume = |key: &Key| storage.claim(key).and_then(|claim| storage.volume(&claim.volume));
+        self.waiting.is_empty() && self.bound.iter().all(|key| volume(key).is_some_and(Volume::reaches_all))
+    }
+
     /// What has to be done about volumes on a node; why it cannot be had otherwise.
     fn on(&self, storage: &Storage, node: &Node) -> Result<Vec<VolumeStep>, Vec<&'static str>> {
         let mut reasons = Vec::new();
@@ -152,6 +158,7 @@ impl Plugin for VolumeBinding {
             return PreFilter::Skip;
         }
         match Claims::of(pod, &cluster.storage) {
+            Ok(claims) if claims.are_everywhere(&cluster.storage) => PreFilter::Skip,
             Ok(claims) => PreFilter::Filter(Box::new(claims)),
             Err(rejection) => PreFilter::Reject(rejection),
         }

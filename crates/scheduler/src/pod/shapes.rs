@@ -56,14 +56,16 @@ impl Shapes {
     pub(crate) fn of(&self, pod: &Value) -> Arc<Shape> {
         let requests = Requests::of(pod);
         let mut digest = Digest(self.keys.0.build_hasher(), self.keys.1.build_hasher());
-        digest_of(pod, &requests, &mut digest);
-        let digest = (digest.0.finish(), digest.1.finish());
+        digest_outline(pod, &requests, &mut digest);
+        let outline = digest.both();
+        digest_rest(pod, &mut digest);
+        let digest = digest.both();
         let mut table = self.table.lock();
         if let Some(shape) = table.known.get(&digest).and_then(Weak::upgrade) {
             return shape;
         }
         let (id, serial) = table.next();
-        let shape = Arc::new(shape(pod, requests, id, serial));
+        let shape = Arc::new(Shape { id, serial, outline, ..shape(pod, requests) });
         table.known.insert(digest, Arc::downgrade(&shape));
         table.ids[id as usize] = Arc::downgrade(&shape);
         shape
@@ -94,6 +96,12 @@ impl Table {
 /// Two digests of the same, so that it is as good as certain that equal ones are of equal shapes.
 struct Digest(DefaultHasher, DefaultHasher);
 
+impl Digest {
+    fn both(&self) -> (u64, u64) {
+        (self.0.finish(), self.1.finish())
+    }
+}
+
 impl Hasher for Digest {
     fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
@@ -105,13 +113,8 @@ impl Hasher for Digest {
     }
 }
 
-fn digest_of(pod: &Value, requests: &Requests, digest: &mut Digest) {
-    meta::namespace(pod).hash(digest);
-    for owner in pod.items_at(&["metadata", "ownerReferences"]) {
-        if owner.bool_at(&["controller"]) == Some(true) {
-            ["apiVersion", "kind", "name"].iter().for_each(|field| write(owner.get(field), digest));
-        }
-    }
+/// What can make a difference between one node and another, whatever pods there are.
+fn digest_outline(pod: &Value, requests: &Requests, digest: &mut Digest) {
     requests.hash(digest);
     for list in ["initContainers", "containers"] {
         let containers = pod.items_at(&["spec", list]);
@@ -123,14 +126,26 @@ fn digest_of(pod: &Value, requests: &Requests, digest: &mut Digest) {
             ports.for_each(|port| write(Some(port), digest));
         }
     }
-    // Not the volumes as written: that of the token has a name of its own in every pod.
-    Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(digest);
     let volumes = pod.items_at(&["spec", "volumes"]).iter();
-    volumes.for_each(|volume| write(volume.at(&["image", "reference"]), digest));
-    write(pod.at(&["metadata", "labels"]), digest);
+    let images = volumes.filter_map(|volume| volume.at(&["image", "reference"]));
+    images.clone().count().hash(digest);
+    images.for_each(|image| write(Some(image), digest));
     for field in SPEC {
         write(pod.at(&["spec", field]), digest);
     }
+}
+
+/// What others think of it, and what it has.
+fn digest_rest(pod: &Value, digest: &mut Digest) {
+    meta::namespace(pod).hash(digest);
+    for owner in pod.items_at(&["metadata", "ownerReferences"]) {
+        if owner.bool_at(&["controller"]) == Some(true) {
+            ["apiVersion", "kind", "name"].iter().for_each(|field| write(owner.get(field), digest));
+        }
+    }
+    // Not the volumes as written: that of the token has a name of its own in every pod.
+    Volumes::of(pod, meta::namespace(pod), meta::name(pod)).hash(digest);
+    write(pod.at(&["metadata", "labels"]), digest);
 }
 
 fn write(value: Option<&Value>, hasher: &mut impl Hasher) {
@@ -154,7 +169,7 @@ fn write(value: Option<&Value>, hasher: &mut impl Hasher) {
     }
 }
 
-fn shape(pod: &Value, requests: Requests, id: u32, serial: u64) -> Shape {
+fn shape(pod: &Value, requests: Requests) -> Shape {
     let none = Value::Null;
     let spec = pod.get("spec").unwrap_or(&none);
     let namespace = meta::namespace(pod);
@@ -162,8 +177,9 @@ fn shape(pod: &Value, requests: Requests, id: u32, serial: u64) -> Shape {
     let spread = spec.items_at(&["topologySpreadConstraints"]);
     let preferred = ["affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
     Shape {
-        id,
-        serial,
+        id: 0,
+        serial: 0,
+        outline: (0, 0),
         namespace: namespace.into(),
         controller: controller(pod),
         scheduler: Str::new(spec.str_at(&["schedulerName"]).unwrap_or("default-scheduler")),
@@ -259,6 +275,37 @@ mod tests {
         assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));
         assert_ne!((a.id, a.serial), (c.id, c.serial));
         assert_eq!(a.images, ["nginx:latest"]);
+        assert_eq!(a.outline, c.outline, "labels make no difference to nodes");
+    }
+
+    #[test]
+    fn what_makes_a_difference_to_nodes_makes_another_outline() {
+        let shapes = Shapes::default();
+        let outline = |field: &str, value: Value| {
+            let mut pod = value!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});
+            pod.set(&["spec", field], value);
+            shapes.of(&pod).outline
+        };
+        let plain = outline("hostname", value!("p"));
+        let claims = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+        assert_eq!(outline("volumes", claims), plain);
+        let container = |field: &str, value: Value| {
+            let mut container = value!({"name": "c"});
+            container.set(&[field], value);
+            value!([(container)])
+        };
+        let different = [
+            outline("priority", value!(1)),
+            outline("preemptionPolicy", value!("Never")),
+            outline("schedulerName", value!("another")),
+            outline("nodeSelector", value!({"disk": "ssd"})),
+            outline("tolerations", value!([{"operator": "Exists"}])),
+            outline("containers", container("image", value!("nginx"))),
+            outline("containers", container("ports", value!([{"hostPort": 80}]))),
+            outline("containers", container("resources", value!({"requests": {"cpu": "1"}}))),
+        ];
+        let distinct: std::collections::HashSet<_> = different.iter().chain([&plain]).collect();
+        assert_eq!(distinct.len(), different.len() + 1);
     }
 
     #[test]

@@ -35,9 +35,9 @@ fn pods_that_fit_nowhere_wait_for_what_may_help() {
     let waiting = queue.pop(at(0)).unwrap();
     queue.reject(waiting, vec!["NodeResourcesFit"], at(0));
     assert_eq!(pop(&mut queue, 0), None);
-    queue.wake(at(1), |_, plugins| plugins == ["TaintToleration"]);
+    queue.wake(at(1), &[], |_, plugins| plugins == ["TaintToleration"]);
     assert_eq!(queue.depths(), Depths { unschedulable: 1, ..Depths::default() });
-    queue.wake(at(1), |_, plugins| plugins == ["NodeResourcesFit"]);
+    queue.wake(at(1), &[], |_, plugins| plugins == ["NodeResourcesFit"]);
     assert_eq!(queue.depths(), Depths { backoff: 1, ..Depths::default() });
     queue.add(named("b", 0), None, at(1));
     assert_eq!(pop(&mut queue, 1).as_deref(), Some("b"), "who has not failed is first");
@@ -54,11 +54,33 @@ fn alike_pods_are_asked_about_once() {
         queue.reject(waiting, vec!["NodeResourcesFit"], at(0));
     }
     let mut asked = 0;
-    queue.wake(at(1), |_, _| {
+    queue.wake(at(1), &[], |_, _| {
         asked += 1;
         true
     });
     assert_eq!((asked, queue.depths().backoff), (1, 3));
+}
+
+#[test]
+fn those_that_are_apart_are_asked_about_by_themselves() {
+    let check = |apart: &[&str], helped: &[&str], expected: &[&str]| {
+        let mut queue = queue();
+        for name in ["a", "b", "c"] {
+            queue.add(named(name, 0), None, at(0));
+        }
+        while let Some(waiting) = queue.pop(at(0)) {
+            queue.reject(waiting, vec!["NodeResourcesFit"], at(0));
+        }
+        let apart: Vec<Str> = apart.iter().map(Str::new).collect();
+        queue.wake(at(1), &apart, |pod, _| helped.contains(&pod.uid.as_str()));
+        let woken: Vec<_> = std::iter::from_fn(|| pop(&mut queue, 1)).collect();
+        assert_eq!(woken, expected, "{apart:?} {helped:?}");
+    };
+    check(&["a"], &["a"], &["a"]);
+    check(&["a"], &["b"], &["b", "c"]);
+    check(&["b"], &["a", "b"], &["a", "c", "b"]);
+    check(&["unknown"], &["a"], &["a", "b", "c"]);
+    check(&["a", "b", "c"], &["c"], &["c"]);
 }
 
 #[test]
@@ -91,7 +113,7 @@ fn gates_hold_back_until_they_are_gone() {
     let mut queue = queue();
     queue.add(named("a", 0), Some("SchedulingGates"), at(0));
     assert_eq!((pop(&mut queue, 0), queue.depths().gated), (None, 1));
-    queue.wake(at(0), |_, _| true);
+    queue.wake(at(0), &[], |_, _| true);
     assert_eq!(pop(&mut queue, 0), None);
     queue.update(named("a", 0), None, true, at(1));
     assert_eq!(pop(&mut queue, 1).as_deref(), Some("a"));

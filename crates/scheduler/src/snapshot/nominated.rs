@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use corten_api::Str;
 
+use super::Snapshot;
 use crate::pod::Pod;
 
 #[derive(Default)]
@@ -18,23 +19,25 @@ impl Nominated {
         self.nodes.is_empty()
     }
 
-    /// Instead of what was said before about this pod.
-    pub(crate) fn set(&mut self, pod: &Arc<Pod>, node: &str) {
-        self.remove(&pod.uid);
-        if !node.is_empty() {
-            self.nodes.insert(pod.uid.clone(), node.into());
-            self.by_node.entry(node.into()).or_default().push(pod.clone());
-        }
+    fn set(&mut self, pod: &Arc<Pod>, node: &str) {
+        self.nodes.insert(pod.uid.clone(), node.into());
+        self.by_node.entry(node.into()).or_default().push(pod.clone());
     }
 
-    pub(crate) fn remove(&mut self, uid: &str) {
-        let Some(node) = self.nodes.remove(uid) else { return };
-        if let Some(pods) = self.by_node.get_mut(&node) {
-            pods.retain(|pod| pod.uid != uid);
-            if pods.is_empty() {
-                self.by_node.remove(&node);
-            }
+    fn remove(&mut self, uid: &str) -> Option<(Arc<Pod>, Str)> {
+        let node = self.nodes.remove(uid)?;
+        let pods = self.by_node.get_mut(&node)?;
+        let position = pods.iter().position(|pod| pod.uid == uid)?;
+        let pod = pods.remove(position);
+        if pods.is_empty() {
+            self.by_node.remove(&node);
         }
+        Some((pod, node))
+    }
+
+    /// Everybody who waits for a node.
+    pub(crate) fn on(&self, node: &str) -> &[Arc<Pod>] {
+        self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The node that a pod waits for.
@@ -44,14 +47,39 @@ impl Nominated {
 
     /// Those on a node that come before a pod.
     pub(crate) fn ahead_of(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
-        let here = self.by_node.get(node).map(Vec::as_slice).unwrap_or_default();
         let ahead = |other: &&Arc<Pod>| other.shape.priority >= pod.shape.priority && other.uid != pod.uid;
-        here.iter().filter(ahead).cloned().collect()
+        self.on(node).iter().filter(ahead).cloned().collect()
     }
 
     /// Everybody who waits for a node, and is less important.
     pub(crate) fn below(&self, node: &str, priority: i32) -> Vec<Arc<Pod>> {
-        let here = self.by_node.get(node).map(Vec::as_slice).unwrap_or_default();
-        here.iter().filter(|pod| pod.shape.priority < priority).cloned().collect()
+        self.on(node).iter().filter(|pod| pod.shape.priority < priority).cloned().collect()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn nominated(&self) -> &Nominated {
+        &self.nominated
+    }
+
+    /// A pod waits for a node, and for no other; for none if it has no name.
+    pub(crate) fn nominate(&mut self, pod: &Arc<Pod>, node: &str) {
+        self.unnominate(&pod.uid);
+        if node.is_empty() {
+            return;
+        }
+        self.nominated.set(pod, node);
+        if let Some(at) = self.by_name.get(node) {
+            self.touch(*at);
+        }
+    }
+
+    /// A pod waits for no node any more; it, and for which it did.
+    pub(crate) fn unnominate(&mut self, uid: &str) -> Option<(Arc<Pod>, Str)> {
+        let (pod, node) = self.nominated.remove(uid)?;
+        if let Some(at) = self.by_name.get(&node) {
+            self.touch(*at);
+        }
+        Some((pod, node))
     }
 }

@@ -13,16 +13,21 @@ impl Order {
         &self.list
     }
 
+    /// Thousands of nodes come one by one at the start: each is put where it belongs.
     pub(crate) fn add(&mut self, at: NodeIx, zone: String) {
-        match self.zones.iter_mut().find(|(known, _)| *known == zone) {
-            Some((_, nodes)) => nodes.push(at),
-            None => self.zones.push((zone, vec![at])),
-        }
-        match self.zones.as_slice() {
-            // Thousands of nodes come one by one at the start.
-            [_] => self.list.push(at),
-            _ => self.arrange(),
-        }
+        let known = self.zones.iter().position(|(known, _)| *known == zone);
+        let number = known.unwrap_or_else(|| {
+            self.zones.push((zone, Vec::new()));
+            self.zones.len() - 1
+        });
+        let round = self.zones[number].1.len();
+        self.zones[number].1.push(at);
+        // Those of earlier rounds come first, and of this one those of the zones before.
+        let before = self.zones.iter().enumerate().map(|(other, (_, nodes))| {
+            let rounds = if other < number { round + 1 } else { round };
+            nodes.len().min(rounds)
+        });
+        self.list.insert(before.sum(), at);
     }
 
     pub(crate) fn remove(&mut self, at: NodeIx, zone: &str) {
@@ -53,6 +58,9 @@ mod tests {
             order.add(at, zone.to_owned());
         }
         assert_eq!(order.list(), [0, 2, 4, 1, 3]);
+        let mut arranged = Order { zones: order.zones.clone(), list: Vec::new() };
+        arranged.arrange();
+        assert_eq!(arranged.list(), order.list());
         order.remove(2, "b");
         assert_eq!(order.list(), [0, 4, 1, 3]);
     }

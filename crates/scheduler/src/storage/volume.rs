@@ -63,6 +63,11 @@ impl Volume {
         self.nodes.matches(node)
     }
 
+    /// Whether every node can have it.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.nodes.is_anything()
+    }
+
     /// Whether it is what a claim asks for, wherever it is.
     pub(super) fn suits(&self, claim: &Claim) -> bool {
         !self.deleting

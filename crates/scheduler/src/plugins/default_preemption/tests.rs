@@ -16,16 +16,22 @@ fn cores(name: &str, priority: i64, cpu: &str) -> PodBuilder {
 
 /// What preemption says about a pod that fits nowhere: the message, and the victims.
 fn preempt(scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
-    let mut profile = Config::default().profiles.remove(0);
+    preempt_knowing(&mut Opinions::default(), scene, pod)
+}
+
+fn preempt_knowing(opinions: &mut Opinions, scene: &mut Scene, pod: &Pod) -> (String, Vec<String>) {
+    let profile = Config::default().profiles.remove(0);
     let mut search = Search::new(0, Random::new(3));
-    let Decision::Unschedulable(diagnosis) = search.decide(&mut profile, &mut scene.cluster, pod) else {
+    let Decision::Unschedulable(diagnosis) = search.decide(opinions, &profile, &mut scene.cluster, pod)
+    else {
         panic!("it fits");
     };
     let plugin = DefaultPreemption::default();
     let before: Vec<i64> =
         scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
     let mut random = Random::new(5);
-    let found = plugin.post_filter(pod, &mut scene.cluster, &profile, &diagnosis, &mut random).unwrap();
+    let found =
+        plugin.post_filter(pod, &mut scene.cluster, &profile, &diagnosis, opinions, &mut random).unwrap();
     let after: Vec<i64> =
         scene.nodes.iter().map(|at| scene.cluster.snapshot.room(*at).used_milli_cpu).collect();
     assert_eq!(before, after, "nothing is left behind");
@@ -128,4 +134,49 @@ fn some_may_not_or_need_not() {
     let waiting = cores("p", 100, "4").set(&["status", "nominatedNodeName"], "a").build();
     let message = preempt(&mut scene, &waiting).0;
     assert_eq!(message, "preemption: not eligible due to a terminating pod on the nominated node.");
+}
+
+/// Whatever happens to nodes, budgets and those who wait, what is remembered is what trying everything anew would give.
+#[test]
+fn what_is_remembered_is_what_trying_anew_would_give() {
+    let mut random = Random::new(17);
+    let mut scene = Scene::new([small("a"), small("b"), small("c")]);
+    let mut opinions = Opinions::default();
+    let asking = ["p", "q"].map(|name| Arc::new(cores(name, 100, "3").build()));
+    let mut tried = 0;
+    for round in 0..2000 {
+        let node = ["a", "b", "c"][random.below(3)];
+        let name = format!("there{}", random.below(9));
+        let snapshot = &mut scene.cluster.snapshot;
+        match random.below(7) {
+            0..=2 => {
+                let started = format!("2026-01-01T00:00:0{}Z", random.below(9));
+                let there = cores(&name, [10, 50, 100][random.below(3)], "2").label("app", "web");
+                snapshot.add_pod(Arc::new(there.set(&["status", "startTime"], started).build()), node);
+            }
+            3 => drop(snapshot.remove_pod(&name)),
+            4 => snapshot.nominate(&asking[random.below(2)], node),
+            5 => drop(snapshot.unnominate(&asking[random.below(2)].uid)),
+            _ => {
+                let allowed = random.below(3) as i64;
+                let budget = value!({"spec": {"selector": {"matchLabels": {"app": "web"}}},
+                    "status": {"disruptionsAllowed": (allowed)}});
+                scene.cluster.budgets.set(&Key::new("default", "web"), Some(&budget));
+            }
+        }
+        let pod = &asking[random.below(2)];
+        let profile = Config::default().profiles.remove(0);
+        let decision = Search::new(0, Random::new(1)).decide(
+            &mut Opinions::default(),
+            &profile,
+            &mut scene.cluster,
+            pod,
+        );
+        if matches!(decision, Decision::Unschedulable(_)) {
+            tried += 1;
+            let remembered = preempt_knowing(&mut opinions, &mut scene, pod);
+            assert_eq!(remembered, preempt(&mut scene, pod), "round {round}");
+        }
+    }
+    assert!(tried > 500, "{tried}");
 }
