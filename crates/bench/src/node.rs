@@ -105,7 +105,7 @@ async fn run(
     let server = start(subject, log).await?;
     let outcome = measure(options, subject, server.pid, report).await;
     outcome.with_context(|| process::tail(log))?;
-    server.stop().await
+    server.stop().await.map(drop)
 }
 
 /// Has the image where the node will look for it.
@@ -209,8 +209,7 @@ async fn together(
     tokio::time::sleep(SETTLE).await;
     let mut supervisors = usage::named(subject.names)?;
     supervisors.retain(|found| *found != pid && !containerd::is_one(*found));
-    let each =
-        supervisors.into_iter().map(usage::resident_mb).collect::<anyhow::Result<Vec<f64>>>()?;
+    let each = supervisors.into_iter().map(usage::resident_mb).collect::<anyhow::Result<Vec<f64>>>()?;
     report.phase(memory).set("agent_all_pods_mb", usage::resident_mb(pid)?);
     report.phase(memory).set("supervisors", each.len() as f64);
     report.phase(memory).set("supervisor_mean_mb", each.iter().sum::<f64>() / each.len().max(1) as f64);

@@ -121,5 +121,6 @@ conf_dir = "{0}/cni"
 fn network(folder: &Path) -> String {
     let ranges = json!([[{"subnet": "10.251.0.0/22"}]]);
     let addresses = json!({"type": "host-local", "dataDir": folder.join("ipam"), "ranges": ranges});
-    json!({"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "ptp", "ipam": addresses}]}).to_string()
+    json!({"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "ptp", "ipam": addresses}]})
+        .to_string()
 }
