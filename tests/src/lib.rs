@@ -7,9 +7,11 @@ mod machines;
 mod manifests;
 pub mod pods;
 mod served;
+mod talking;
 mod waiting;
 
 pub use machines::{Machine, Switch};
 pub use manifests::{Sample, pod, sample};
 pub use served::{Served, served};
+pub use talking::{Answer, ECHO, Lasting, PORT};
 pub use waiting::eventually;

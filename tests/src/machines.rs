@@ -81,6 +81,21 @@ impl Default for Switch {
 }
 
 impl Machine {
+    /// Whatever is in the network namespace that a path opens, such as a pod.
+    #[track_caller]
+    pub fn at(path: &str, address: IpAddr) -> Machine {
+        Machine { namespace: Namespace::open(path).expect("it is there"), address }
+    }
+
+    /// Sends what is for an address to a neighbour.
+    #[track_caller]
+    pub fn route(&self, to: IpAddr, through: IpAddr) {
+        let mut routing = Routing::open(&self.namespace).expect("routes can be written");
+        let link = routing.link(LINK).expect("links can be read").expect("it has a link").index;
+        let route = Route { destination: Cidr::single(to), gateway: Some(through), link, source: None };
+        routing.set_route(&route).expect("the route is made");
+    }
+
     /// Does something there: whatever it starts is there too, and whatever it connects to is reached from there.
     #[track_caller]
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {

@@ -1,6 +1,7 @@
 //! A cluster with one real node of this machine, and the pods that tests run on it.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use corten_testkit::{Client, Containerd, DataDirectory, Server, busybox_archive, corten_binary};
 use serde_json::{Value, json};
 
-use crate::eventually;
+use crate::{Machine, eventually};
 
 /// Where the pods of tests are.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -177,6 +178,20 @@ impl Drop for Node {
             leave_nothing(self.server.client(), self.directory.path());
         }
     }
+}
+
+/// A pod of the native runtime, seen from within.
+#[track_caller]
+pub fn inside(directory: &Path, pod: &str, address: IpAddr) -> Machine {
+    let folders = std::fs::read_dir(directory.join("runtime/sandboxes")).expect("there are sandboxes");
+    let records = folders.filter_map(|folder| {
+        let text = std::fs::read(folder.ok()?.path().join("record.json")).ok()?;
+        serde_json::from_slice::<Value>(&text).ok()
+    });
+    let mut living = records.filter(|record| record["stopped"] == false);
+    let found = living.find(|record| record["config"]["metadata"]["name"] == pod);
+    let supervisor = found.and_then(|record| record["pid"].as_u64()).expect("the pod has a supervisor");
+    Machine::at(&format!("/proc/{supervisor}/ns/net"), address)
 }
 
 /// Makes the image of the tests be in a data directory.

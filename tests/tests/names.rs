@@ -15,6 +15,8 @@ fn start() -> Server {
         &[
             "--node-name",
             "names",
+            "--pod-network",
+            "built-in",
             "--kubelet-port",
             "0",
             "--kubelet-arg",

@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     fn serve(directory: &DataDirectory, name: &str) -> Server {
-        let arguments = ["--node-name", name, "--kubelet-port", "0"];
+        let arguments = ["--node-name", name, "--kubelet-port", "0", "--pod-network", "built-in"];
         let server = Server::try_start(directory, &arguments).unwrap_or_else(|e| panic!("{e:?}"));
         let client = server.client();
         eventually("the default account", || {

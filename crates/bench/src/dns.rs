@@ -114,7 +114,7 @@ fn report(mut heard: Heard, seconds: f64) -> Report {
 }
 
 /// A question for the addresses of a name, under no number yet.
-fn question(name: &str) -> Vec<u8> {
+pub(crate) fn question(name: &str) -> Vec<u8> {
     let mut message = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         message.push(label.len() as u8);

@@ -6,10 +6,12 @@
 //! same arguments can be measured.
 
 mod apiserver;
+mod cluster;
 mod controllers;
 mod dns;
 mod events;
 mod http;
+mod line;
 mod load;
 mod node;
 mod objects;
@@ -24,6 +26,7 @@ mod watch;
 mod watching;
 
 pub use apiserver::{ApiserverOptions, apiserver};
+pub use cluster::{ClusterOptions, cluster};
 pub use controllers::{ControllersOptions, controllers};
 pub use dns::{DnsOptions, dns};
 pub use node::{NodeOptions, node};

@@ -6,12 +6,14 @@ mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context;
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
+use corten_container::native::network::{LoopbackOnly, Network};
 use corten_kubelet::server::Shown;
 use corten_kubelet::{NodeOptions as KubeletNode, Options, Parts, server};
 use corten_net::Across;
@@ -21,7 +23,7 @@ use corten_reconcile::Manager;
 
 use crate::agent_flags::AgentFlags;
 use crate::dns::{self, DnsOptions};
-use crate::pod_network::BuiltIn;
+use crate::pod_network::{BuiltIn, Means, Plugins, PodNetworkFlags};
 use crate::{network_policy, node_runtime, peers};
 
 pub(crate) use alone::{Args, certify, run};
@@ -38,8 +40,8 @@ pub(crate) struct NodeOptions {
     /// Where the kubelet's own API is; 0 for any port.
     pub(crate) port: u16,
     pub(crate) data_dir: PathBuf,
-    /// Whether pods reach anybody but themselves.
-    pub(crate) pod_network: bool,
+    /// How pods are connected.
+    pub(crate) pod_network: PodNetworkFlags,
     /// Where pods ask for names.
     pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
@@ -94,7 +96,7 @@ pub(crate) async fn start(
     let containers = match &options.flags.container_runtime_endpoint {
         Some(endpoint) => node_runtime::remote(endpoint, options.flags.image_service_endpoint.as_deref())?,
         None => {
-            let network = pod_network(manager, &options, &clock)?;
+            let network = pod_network(manager, &options, &clock).await?;
             let handlers = options.flags.handlers();
             node_runtime::native(&options.data_dir, network, handlers, clock.clone()).await?
         }
@@ -147,19 +149,30 @@ pub(crate) async fn start(
     Ok(shown)
 }
 
-/// The network of the node's pods, which learns of other nodes by itself.
-fn pod_network(manager: &Manager, options: &NodeOptions, clock: &Clock) -> anyhow::Result<Option<BuiltIn>> {
-    if !options.pod_network {
-        return Ok(None);
+/// The network of the node's pods. The built-in one learns of other nodes by itself.
+async fn pod_network(
+    manager: &Manager,
+    options: &NodeOptions,
+    clock: &Clock,
+) -> anyhow::Result<Arc<dyn Network>> {
+    let plugins = |policies| Plugins::open(&options.data_dir, &options.pod_network, policies);
+    match options.pod_network.means() {
+        Means::Nothing => Ok(Arc::new(LoopbackOnly)),
+        Means::Plugins => {
+            let network = plugins(network_policy::start(manager, options)?)?;
+            Ok(Arc::new(network.collect_garbage().await))
+        }
+        Means::BuiltIn => {
+            // A machine on no network has no neighbours.
+            let across = Across { between: options.between, node: options.address };
+            let across = (!options.address.is_loopback()).then_some(across);
+            let policies = network_policy::start(manager, options)?;
+            let network = BuiltIn::open(options.data_dir.join("network"), across, policies)?;
+            let (caches, name) = (manager.caches().clone(), options.name.clone());
+            manager.spawn(peers::follow(network.network(), caches, name, clock.clone()));
+            Ok(Arc::new(plugins(None)?.before(network)))
+        }
     }
-    // A machine on no network has no neighbours.
-    let across = Across { between: options.between, node: options.address };
-    let across = (!options.address.is_loopback()).then_some(across);
-    let policies = network_policy::start(manager, options)?;
-    let network = BuiltIn::open(options.data_dir.join("network"), across, policies)?;
-    let (caches, name) = (manager.caches().clone(), options.name.clone());
-    manager.spawn(peers::follow(network.network(), caches, name, clock.clone()));
-    Ok(Some(network))
 }
 
 /// The machine's name, as nodes are called.

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use corten_kubelet::configuration::{Configuration, field_of_flag};
 use corten_kubelet::{ManifestUrl, Manifests};
+use corten_proxy::Mode;
 
 use crate::kubelet;
 use crate::server::parse_duration;
@@ -47,6 +48,9 @@ pub(crate) struct AgentFlags {
     /// Where anybody on this machine may ask whether the kubelet works; 0 for nowhere.
     #[arg(long, default_value_t = 10248)]
     healthz_port: u16,
+    /// How the rules of services are made: nftables, or iptables, whose tools have to be installed for it.
+    #[arg(long, default_value = "nftables", value_parser = Mode::of)]
+    pub(crate) proxy_mode: Mode,
     /// A flag of the kubelet, such as eviction-hard=memory.available<5% or container-log-max-size=1Mi; may be repeated.
     #[arg(long, value_name = "FLAG=VALUE")]
     kubelet_arg: Vec<String>,

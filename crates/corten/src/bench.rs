@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Subcommand;
 use corten_bench::{
-    ApiserverOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
+    ApiserverOptions, ClusterOptions, ControllersOptions, NodeOptions, ProxyOptions, Report, SchedulerOptions,
 };
 
 #[derive(clap::Args)]
@@ -20,6 +20,8 @@ pub(crate) struct Args {
 enum What {
     /// Start a fresh API server and put it under load.
     Apiserver(ApiserverArgs),
+    /// Start a fresh cluster, and ask a Deployment by its Service's name as soon as it answers.
+    Cluster(ClusterArgs),
     /// Start a fresh cluster of simulated nodes and have its controllers fill it.
     Controllers(ControllersArgs),
     /// Start a fresh cluster and have its node run pods.
@@ -49,6 +51,19 @@ struct ApiserverArgs {
     /// The server to measure [default: this program].
     #[arg(long)]
     server_binary: Option<PathBuf>,
+    /// A directory on the disk to measure.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct ClusterArgs {
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many replicas have to answer.
+    #[arg(long)]
+    replicas: Option<usize>,
     /// A directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -140,6 +155,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         match args.what {
             What::RawServer { dir } => corten_bench::raw_server(&dir).await,
             What::Apiserver(args) => apiserver(args).await,
+            What::Cluster(args) => cluster(args),
             What::Controllers(args) => controllers(args).await,
             What::Node(args) => node(args).await,
             What::Scheduler(args) => scheduler(args).await,
@@ -157,6 +173,13 @@ async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::apiserver(options).await?;
     print(&report, args.json)
+}
+
+fn cluster(args: ClusterArgs) -> anyhow::Result<()> {
+    let mut options = ClusterOptions::default();
+    options.replicas = args.replicas.unwrap_or(options.replicas);
+    options.work_dir = args.work_dir.unwrap_or(options.work_dir);
+    print(&corten_bench::cluster(&options)?, args.json)
 }
 
 async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {

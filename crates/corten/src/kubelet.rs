@@ -6,9 +6,11 @@ mod serving;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use corten_base::Clock;
+use corten_container::native::network::{LoopbackOnly, Network};
 use corten_kubelet::configuration::Configuration;
 use corten_kubelet::{ManifestUrl, Manifests, NodeOptions, Options, Parts, server};
 use corten_pki::Sans;
@@ -16,7 +18,7 @@ use corten_reconcile::Manager;
 
 use crate::agent::{certify, host_name};
 use crate::node_runtime::{self, Containers};
-use crate::pod_network::BuiltIn;
+use crate::pod_network::{BuiltIn, Means, Plugins};
 use crate::server::{log_to_stderr, outward_address};
 use crate::stop_signals::StopSignals;
 
@@ -144,11 +146,16 @@ impl Kubelet<'_> {
     async fn containers(&self, clock: &Clock) -> anyhow::Result<Containers> {
         match self.configuration.text("containerRuntimeEndpoint") {
             "" => {
-                let wanted = self.args.pod_network == "built-in";
-                let open = || BuiltIn::open(self.args.data_dir.join("network"), None, None);
-                let network = wanted.then(open).transpose()?;
-                let handlers = self.args.handlers();
-                node_runtime::native(&self.args.data_dir, network, handlers, clock.clone()).await
+                let (folder, flags) = (&self.args.data_dir, &self.args.pod_network);
+                let network: Arc<dyn Network> = match flags.means() {
+                    Means::Nothing => Arc::new(LoopbackOnly),
+                    Means::Plugins => Arc::new(Plugins::open(folder, flags, None)?.collect_garbage().await),
+                    Means::BuiltIn => {
+                        let network = BuiltIn::open(folder.join("network"), None, None)?;
+                        Arc::new(Plugins::open(folder, flags, None)?.before(network))
+                    }
+                };
+                node_runtime::native(folder, network, self.args.handlers(), clock.clone()).await
             }
             endpoint => {
                 let images = self.configuration.text("imageServiceEndpoint");

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use corten_base::Clock;
 use corten_container::image::Store;
-use corten_container::native::network::{LoopbackOnly, Network};
+use corten_container::native::network::Network;
 use corten_container::native::{self, Native};
 use corten_container::registry::{Registries, RegistriesConfig};
 use corten_container::remote::Remote;
 use corten_container::{Images, Runtime};
-
-use crate::pod_network::BuiltIn;
 
 /// Mirrors, credentials and trust, in the form of k3s' `registries.yaml`.
 const REGISTRIES: &str = "/etc/corten/registries.yaml";
@@ -48,14 +46,10 @@ fn socket<'a>(flag: &str, endpoint: &'a str) -> anyhow::Result<&'a str> {
 /// The runtime of this process, with the images of the folder `images` of its data directory.
 pub(crate) async fn native(
     data_dir: &Path,
-    network: Option<BuiltIn>,
+    network: Arc<dyn Network>,
     handlers: BTreeMap<String, PathBuf>,
     clock: Clock,
 ) -> anyhow::Result<Containers> {
-    let network: Arc<dyn Network> = match network {
-        Some(network) => Arc::new(network),
-        None => Arc::new(LoopbackOnly),
-    };
     let config = RegistriesConfig::read(Path::new(REGISTRIES));
     let native = Native::open(native::Options {
         data_dir: corten_container::folder(data_dir),

@@ -1,4 +1,7 @@
-//! The built-in pod network as the native runtime sees it.
+//! The pod network as the native runtime sees it: built in, or [`plugins`].
+
+mod flags;
+mod plugins;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,6 +16,9 @@ use corten_container::{Error, PortMapping, Protocol, Result};
 use corten_net::namespace::Namespace;
 use corten_net::{Across, Cidr, HostPort, Options};
 use corten_policy::Policies;
+
+pub(crate) use flags::{Means, PodNetworkFlags};
+pub(crate) use plugins::Plugins;
 
 /// The link that pods are connected to.
 pub(crate) const BRIDGE: &str = "corten0";
@@ -79,7 +85,7 @@ impl Network for BuiltIn {
         self.blocking("disconnecting the pod from the network", move |network| network.detach(&sandbox)).await
     }
 
-    fn not_ready(&self) -> Option<String> {
+    async fn not_ready(&self) -> Option<String> {
         self.network.not_ready()
     }
 

@@ -16,16 +16,21 @@ use parking_lot::Mutex;
 
 use crate::agent::host_name;
 use crate::component::connect;
-use crate::pod_network::BRIDGE;
+use crate::pod_network::{BRIDGE, Means};
 use crate::server::log_to_stderr;
 use crate::stop_signals::StopSignals;
 
 const AGENT: &str = "kube-proxy/v1.37.0";
 
-/// Starts the proxy of a node on the built-in pod network; it ends with the manager, and its rules stay.
-pub(crate) fn start(manager: &Manager, node_name: &str) -> anyhow::Result<()> {
-    let detect_local = DetectLocal::BridgeInterface(BRIDGE.to_owned());
-    let config = Config { detect_local, ..Config::default() };
+/// Starts the proxy of a node whose pods are connected by these means; it ends with the manager, and its rules stay.
+pub(crate) fn start(manager: &Manager, node_name: &str, means: Means, mode: Mode) -> anyhow::Result<()> {
+    let detect_local = match means {
+        Means::BuiltIn => DetectLocal::BridgeInterface(BRIDGE.to_owned()),
+        // Where plugins connect pods is theirs to know; their addresses are usually the node's.
+        Means::Plugins => DetectLocal::NodeCidr,
+        Means::Nothing => return Ok(()),
+    };
+    let config = Config { detect_local, ..Config::default() }.in_mode(mode);
     corten_proxy::start(manager, config, node_name).context("starting the service proxy")?;
     Ok(())
 }

@@ -28,6 +28,7 @@ use tracing_subscriber::EnvFilter;
 use crate::agent::{self, NodeOptions, Standing};
 use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
+use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
 use crate::{network_policy, proxy};
 
@@ -100,9 +101,8 @@ pub(crate) struct Args {
     /// Where the kubelet's own API is served; 0 picks a free port.
     #[arg(long, default_value_t = 10250)]
     kubelet_port: u16,
-    /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
-    #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
-    pod_network: String,
+    #[command(flatten)]
+    pod_network: PodNetworkFlags,
     /// How packets travel between nodes: vxlan, or direct on a network that lets foreign addresses pass.
     #[arg(long, default_value = "vxlan", value_parser = ["vxlan", "direct"])]
     pod_network_backend: String,
@@ -161,11 +161,11 @@ impl Args {
             address,
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
-            pod_network: self.pod_network == "built-in",
+            pod_network: self.pod_network.clone(),
             cluster_dns: self.cluster_dns(),
             cluster_domain: self.cluster_domain.clone(),
             // Pods that reach nobody ask nobody.
-            dns: self.runs("dns") && self.pod_network == "built-in",
+            dns: self.runs("dns") && self.pod_network.connects(),
             network_policy: self.runs(network_policy::PART),
             between: agent::between(&self.pod_network_backend),
             flags: self.node.clone(),
@@ -291,11 +291,11 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
         controllers.run(corten_dns::NodeEndpoints);
     }
     if args.runs("agent") && args.simulated_nodes == 0 {
-        let proxied = (args.runs("proxy") && node.pod_network).then(|| node.name.clone());
+        let (name, means, mode) = (node.name.clone(), node.pod_network.means(), node.flags.proxy_mode);
         let standing = Standing::beside(&running, &authority, &node)?;
         agent::start(&controllers, standing, node).await.context("starting the node")?;
-        if let Some(node) = proxied {
-            proxy::start(&controllers, &node)?;
+        if args.runs("proxy") {
+            proxy::start(&controllers, &name, means, mode)?;
         }
     }
     stop.wait().await;

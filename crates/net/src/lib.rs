@@ -1,7 +1,7 @@
 //! The pod network of one node: a bridge, a pair of interfaces for each pod, addresses from the node's pod CIDRs,
 //! masquerading of what leaves the cluster, and host ports.
 //!
-//! [`PodNetwork`] is all of it. [`rules`] and [`addresses`] decide purely; [`netlink`], [`route`] and [`nftables`] are
+//! [`PodNetwork`] is all of it; [`cni::Cni`] is what plugins do instead. [`rules`] and [`addresses`] decide purely; [`netlink`], [`route`] and [`nftables`] are
 //! the ways to the kernel, which need no tool and no `unsafe`. Calls block, for well under a millisecond each.
 //!
 //! *Invariants:* every operation can be repeated, and can be cut off anywhere: what a crash leaves is found again by
@@ -10,6 +10,7 @@
 
 pub mod addresses;
 mod cidr;
+pub mod cni;
 pub mod conntrack;
 mod error;
 mod held;

@@ -19,8 +19,12 @@ pub trait Network: Send + Sync + 'static {
     async fn attach(&self, pod: PodNetwork<'_>) -> Result<Vec<String>>;
     /// Gives back what `attach` took. The namespace may be gone; doing it twice is fine.
     async fn detach(&self, pod: PodNetwork<'_>) -> Result<()>;
+    /// Whether a sandbox is still connected as it was, if that can be told.
+    async fn check(&self, _pod: PodNetwork<'_>) -> Result<()> {
+        Ok(())
+    }
     /// Why pods cannot be connected now, if they cannot.
-    fn not_ready(&self) -> Option<String>;
+    async fn not_ready(&self) -> Option<String>;
     fn set_pod_cidr(&self, pod_cidr: &str);
 }
 
@@ -38,7 +42,7 @@ impl Network for LoopbackOnly {
         Ok(())
     }
 
-    fn not_ready(&self) -> Option<String> {
+    async fn not_ready(&self) -> Option<String> {
         None
     }
 

@@ -26,13 +26,22 @@ impl Native {
 
     async fn recover_sandbox(&self, record: SandboxRecord) {
         let id = record.id.clone();
-        let stopped = record.stopped;
+        let (stopped, known) = (record.stopped, record.clone());
         self.0.state.lock().sandboxes.insert(id.clone(), Sandbox { record, link: None });
         if stopped || self.connect(&id).await.is_err() {
             if !stopped {
                 tracing::warn!(sandbox = id, "A pod's supervisor is gone");
             }
             self.lose_containers(&id);
+        } else {
+            tokio::spawn(self.clone().check_network(known));
+        }
+    }
+
+    /// Says which pods lost their network while nobody looked. They go on, and probes tell whether they are of use.
+    async fn check_network(self, record: SandboxRecord) {
+        if let Some(Err(error)) = self.network_is_there(&record).await {
+            tracing::warn!(sandbox = record.id, pod = record.config.metadata.name, %error, "A pod lost its network");
         }
     }
 

@@ -21,7 +21,7 @@ impl Runtime for Native {
     }
 
     async fn status(&self) -> Result<RuntimeStatus> {
-        let not_ready = self.0.options.network.not_ready();
+        let not_ready = self.0.options.network.not_ready().await;
         let condition = |kind: &str, problem: Option<String>| RuntimeCondition {
             kind: kind.to_owned(),
             status: problem.is_none(),

@@ -73,6 +73,14 @@ impl Native {
         self.write_sandbox(&record)
     }
 
+    /// Whether a sandbox with a network of its own still has it.
+    pub(super) async fn network_is_there(&self, record: &SandboxRecord) -> Option<Result<()>> {
+        if !own_network(&record.config) {
+            return None;
+        }
+        Some(self.0.options.network.check(network_of(record, &namespace(record))).await)
+    }
+
     fn start_supervisor(&self, record: &SandboxRecord) -> Result<()> {
         let folder = self.sandbox_folder(&record.id);
         let fail = |what: &'static str| move |error| Error::internal(what, error);

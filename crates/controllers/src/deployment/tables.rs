@@ -422,7 +422,7 @@ fn going_back_by_annotation_is_done_or_refused() {
         };
         assert_eq!(object.at(&["spec", "template"]), Some(&template(image)), "{revision}");
         assert_eq!(object.str_at(&["metadata", "annotations", sets::ROLLBACK_TO]), None);
-        assert_eq!((plan.events[0].reason, plan.events[0].message.as_str()), (reason, message));
+        assert_eq!((&*plan.events[0].reason, plan.events[0].message.as_str()), (reason, message));
     }
 }
 

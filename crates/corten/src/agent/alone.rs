@@ -15,6 +15,7 @@ use super::settings::Settings;
 use super::{AGENT, NodeOptions, Standing, host_name, start};
 use crate::agent_flags::AgentFlags;
 use crate::join::{self, Invitation, Joined, Joining, Means};
+use crate::pod_network::PodNetworkFlags;
 use crate::server::{log_to_stderr, outward_address};
 use crate::stop_signals::StopSignals;
 use crate::{network_policy, proxy};
@@ -51,12 +52,11 @@ pub(crate) struct Args {
     /// Where the kubelet's own API is served; 0 picks a free port.
     #[arg(long, default_value_t = 10250)]
     kubelet_port: u16,
-    /// How pods are connected: built-in, or none for pods that reach nobody but themselves.
-    #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
-    pod_network: String,
     /// Parts not to run: proxy, dns, network-policy.
     #[arg(long, value_delimiter = ',')]
     disable: Vec<String>,
+    #[command(flatten)]
+    pod_network: PodNetworkFlags,
     #[command(flatten)]
     node: AgentFlags,
 }
@@ -93,17 +93,16 @@ impl Args {
     }
 
     fn options(&self, settings: Settings, address: IpAddr) -> NodeOptions {
-        let pod_network = self.pod_network == "built-in";
         NodeOptions {
             name: self.name(),
             address,
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
-            pod_network,
+            pod_network: self.pod_network.clone(),
             network_policy: self.runs(network_policy::PART),
             between: settings.between,
             // A cluster whose server answers for no names has somebody else who does.
-            dns: pod_network && self.runs("dns") && settings.answers_names,
+            dns: self.pod_network.connects() && self.runs("dns") && settings.answers_names,
             cluster_dns: settings.cluster_dns,
             cluster_domain: settings.cluster_domain,
             flags: self.node.clone(),
@@ -141,12 +140,12 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let same = client.clone();
     let manager = Manager::new(client.clone(), Box::new(move |_| same.clone()), clock.clone());
     let options = args.options(settings, address);
-    let (name, proxied) = (options.name.clone(), args.runs("proxy") && options.pod_network);
+    let (name, means) = (options.name.clone(), options.pod_network.means());
     let sans = Sans::default().with_host(&name).context("naming the node")?.with_address(address);
     let standing = standing(&joined, client.clone(), &name)?;
     let shown = start(&manager, standing, options).await.context("starting the node")?;
-    if proxied {
-        proxy::start(&manager, &name)?;
+    if args.runs("proxy") {
+        proxy::start(&manager, &name, means, args.node.proxy_mode)?;
     }
     tracing::info!(node = name, server = args.server, "the node is up");
     manager.spawn(joined.renew());

@@ -12,6 +12,7 @@ use corten_kubelet::configuration::Configuration;
 use corten_kubelet::configuration::fields::{FIELDS, Shape};
 
 use crate::agent_flags::{handler, pair};
+use crate::pod_network::PodNetworkFlags;
 
 /// Flags that upstream takes and that mean nothing here.
 const IGNORED: [(&str, &str); 10] = [
@@ -102,9 +103,8 @@ pub(crate) struct Args {
     /// Where the built-in runtime keeps images and containers.
     #[arg(long, default_value = "/var/lib/corten")]
     pub(super) data_dir: PathBuf,
-    /// How pods are connected with the built-in runtime: built-in, or none.
-    #[arg(long, default_value = "built-in", value_parser = ["built-in", "none"])]
-    pub(super) pod_network: String,
+    #[command(flatten)]
+    pub(super) pod_network: PodNetworkFlags,
     #[command(flatten)]
     fields: FieldFlags,
     #[command(flatten)]

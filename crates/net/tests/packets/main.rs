@@ -7,6 +7,8 @@ mod host_ports;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod plugins;
+#[cfg(test)]
 mod pods;
 #[cfg(test)]
 mod world;

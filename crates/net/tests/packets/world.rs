@@ -35,9 +35,9 @@ impl Place {
         Namespace::open(self.path()).unwrap()
     }
 
-    /// A path that opens the namespace.
+    /// A path that opens the namespace, for other processes too.
     pub(crate) fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd()).into()
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_fd().as_raw_fd()).into()
     }
 
     pub(crate) fn routing(&self) -> Routing {

@@ -1,6 +1,10 @@
 //! What is in the tables, and what has to be written for them to be what Services want now.
+//!
+//! `iptables-restore` walks through all chains of a text for each of them, so many chains are written in several texts:
+//! first Services' own chains, each Service's in one text, and what leads to them last. Chains that are shared are written
+//! whole, and only if something in them changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -17,6 +21,8 @@ pub(crate) const FIREWALL: &str = "KUBE-FIREWALL";
 const FILTER: [Shared; 4] =
     [Shared::FilterServices, Shared::FilterExternalServices, Shared::FilterNodePorts, Shared::FilterFirewall];
 const NAT: [Shared; 2] = [Shared::NatServices, Shared::NatNodePorts];
+/// So many chains are in one text, or few more.
+const MANY: usize = 500;
 
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
@@ -24,6 +30,8 @@ pub struct Kept {
     /// Chains that have to be written, and chains that have to go.
     changed: BTreeSet<String>,
     gone: BTreeSet<String>,
+    /// Whether any of the shared chains has to be written.
+    shared_changed: bool,
 }
 
 /// How many rules there are, and how many of them are to be written.
@@ -39,6 +47,7 @@ impl Kept {
     pub fn change(&mut self, services: impl IntoIterator<Item = (Key, Wanted)>) {
         for (service, wanted) in services {
             let had = self.services.remove(&service).unwrap_or_default();
+            self.shared_changed |= had.shared != wanted.shared;
             for (chain, rules) in &wanted.own {
                 if had.own.get(chain) != Some(rules) {
                     self.changed.insert(chain.clone());
@@ -61,12 +70,14 @@ impl Kept {
         let found = found.filter(|chain| is_of_service(chain)).map(str::to_owned);
         self.gone = found.filter(|chain| !wanted.contains(chain)).collect();
         self.changed = wanted.into_iter().cloned().collect();
+        self.shared_changed = true;
     }
 
     /// It has been written.
     pub fn written(&mut self) {
         self.changed.clear();
         self.gone.clear();
+        self.shared_changed = false;
     }
 
     pub fn count(&self) -> Count {
@@ -77,15 +88,43 @@ impl Kept {
         let own = || self.services.values().flat_map(|wanted| &wanted.own);
         let changed = own().filter(|(chain, _)| self.changed.contains(*chain));
         let nat = shared(&NAT);
+        let shared_written = if self.shared_changed { nat } else { 0 };
         Count {
             filter: shared(&FILTER),
             nat: nat + own().map(|(_, rules)| rules.len()).sum::<usize>(),
-            nat_written: nat + changed.map(|(_, rules)| rules.len()).sum::<usize>(),
+            nat_written: shared_written + changed.map(|(_, rules)| rules.len()).sum::<usize>(),
         }
     }
 
-    /// What `iptables-restore` is to read.
-    pub fn text(&self, base: &Base) -> String {
+    /// What `iptables-restore` is to read, one after the other.
+    pub fn texts(&self, base: &Base) -> Vec<String> {
+        let mut texts = Vec::new();
+        let mut text = OwnChains::default();
+        for wanted in self.services.values() {
+            for (chain, rules) in wanted.own.iter().filter(|(chain, _)| self.changed.contains(*chain)) {
+                text.put(chain, rules);
+            }
+            if text.count >= MANY {
+                texts.push(std::mem::take(&mut text).alone(base));
+            }
+        }
+        texts.push(if self.shared_changed {
+            self.with_shared(base, &text)
+        } else {
+            self.with_gone(base, &text)
+        });
+        texts
+    }
+
+    /// The last text if what leads to Services is as it was.
+    fn with_gone(&self, base: &Base, own: &OwnChains) -> String {
+        let headers: String = self.gone.iter().map(|chain| header(chain) + "\n").collect();
+        let removals: String = self.gone.iter().map(|chain| format!("-X {chain}\n")).collect();
+        own.between(base, &headers, &removals)
+    }
+
+    /// The last text if it is not.
+    fn with_shared(&self, base: &Base, own: &OwnChains) -> String {
         let mut out = String::from("*filter\n");
         let mut put = |line: &str| {
             // Writing to a string cannot fail.
@@ -104,16 +143,12 @@ impl Kept {
         for chain in NAT.map(Shared::name).into_iter().chain([POSTROUTING, MARK_MASQUERADE]) {
             put(&header(chain));
         }
-        self.changed.iter().chain(&self.gone).for_each(|chain| put(&header(chain)));
+        own.headers.lines().for_each(&mut put);
+        self.gone.iter().for_each(|chain| put(&header(chain)));
         masquerade(base).iter().for_each(|line| put(line));
+        put(&mark(base));
         self.shared(&NAT, &mut put);
-        let own: HashMap<&String, &Vec<String>> =
-            self.services.values().flat_map(|wanted| &wanted.own).collect();
-        for chain in &self.changed {
-            for rule in own.get(chain).into_iter().copied().flatten() {
-                put(&format!("-A {chain} {rule}"));
-            }
-        }
+        own.rules.lines().for_each(&mut put);
         self.gone.iter().for_each(|chain| put(&format!("-X {chain}")));
         node_ports(base).iter().for_each(|line| put(line));
         put("COMMIT");
@@ -125,6 +160,32 @@ impl Kept {
             let rules = self.services.values().filter_map(|wanted| wanted.shared.get(chain)).flatten();
             rules.for_each(|rule| put(&format!("-A {} {rule}", chain.name())));
         }
+    }
+}
+
+/// Chains of Services' own, for the table `nat`.
+#[derive(Debug, Default)]
+struct OwnChains {
+    count: usize,
+    headers: String,
+    rules: String,
+}
+
+impl OwnChains {
+    fn put(&mut self, chain: &str, rules: &[String]) {
+        self.count += 1;
+        self.headers += &(header(chain) + "\n");
+        self.rules.extend(rules.iter().map(|rule| format!("-A {chain} {rule}\n")));
+    }
+
+    fn alone(self, base: &Base) -> String {
+        self.between(base, "", "")
+    }
+
+    /// The chain that they all may jump to has to be there.
+    fn between(&self, base: &Base, headers: &str, rules: &str) -> String {
+        let (masquerading, mark) = (header(MARK_MASQUERADE), mark(base));
+        format!("*nat\n{masquerading}\n{}{headers}{mark}\n{}{rules}COMMIT\n", self.headers, self.rules)
     }
 }
 
@@ -150,15 +211,19 @@ fn forward(base: &Base) -> [String; 3] {
     ]
 }
 
-fn masquerade(base: &Base) -> [String; 4] {
+fn masquerade(base: &Base) -> [String; 3] {
     let mark = format!("{:#x}", base.masquerade_mark);
     let why = "-m comment --comment \"kubernetes service traffic requiring SNAT\"";
     [
         format!("-A {POSTROUTING} -m mark ! --mark {mark}/{mark} -j RETURN"),
         format!("-A {POSTROUTING} -j MARK --xor-mark {mark}"),
         format!("-A {POSTROUTING} {why} -j MASQUERADE --random-fully"),
-        format!("-A {MARK_MASQUERADE} -j MARK --or-mark {mark}"),
     ]
+}
+
+/// Marks what is to be masqueraded.
+fn mark(base: &Base) -> String {
+    format!("-A {MARK_MASQUERADE} -j MARK --or-mark {:#x}", base.masquerade_mark)
 }
 
 /// Comes after everything else that Services have addresses for.

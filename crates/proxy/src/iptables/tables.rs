@@ -1,7 +1,7 @@
 //! The tables in the kernel: the one place where tools are run.
 //!
-//! *Invariants:* what `iptables-restore` refuses changes nothing, and the next change writes everything. Chains of
-//! others are never touched; rules of ours in them are the jumps to our own.
+//! *Invariants:* each Service changes at once; what `iptables-restore` refuses leaves Services as they were, and the next
+//! change writes everything. Chains of others are never touched; rules of ours in them are the jumps to our own.
 
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
@@ -110,7 +110,7 @@ impl Tables {
         if !self.is_written {
             self.prepare()?;
         }
-        self.tools.restore(&self.kept.text(&self.base))?;
+        self.kept.texts(&self.base).iter().try_for_each(|text| self.tools.restore(text))?;
         self.count = self.kept.count();
         self.kept.written();
         self.is_written = true;

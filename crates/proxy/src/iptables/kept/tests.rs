@@ -12,11 +12,16 @@ fn service(name: &str, rules: &[&str]) -> (Key, Wanted) {
 }
 
 fn lines(kept: &Kept) -> Vec<String> {
-    kept.text(&base()).lines().filter(|line| line.contains("KUBE-SVC-")).map(str::to_owned).collect()
+    kept.texts(&base())
+        .concat()
+        .lines()
+        .filter(|line| line.contains("KUBE-SVC-"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
-fn only_changed_chains_are_written_and_all_shared_ones() {
+fn only_changed_chains_are_written() {
     let mut kept = Kept::default();
     kept.change([service("A", &["-j X"]), service("B", &["-j Y"])]);
     assert_eq!(
@@ -32,16 +37,25 @@ fn only_changed_chains_are_written_and_all_shared_ones() {
     );
     kept.written();
     kept.change([service("A", &["-j X"]), service("B", &["-j Z"])]);
-    assert_eq!(
-        lines(&kept),
-        [
-            ":KUBE-SVC-B - [0:0]",
-            "-A KUBE-SERVICES -d A -j KUBE-SVC-A",
-            "-A KUBE-SERVICES -d B -j KUBE-SVC-B",
-            "-A KUBE-SVC-B -j Z",
-        ]
-    );
-    assert_eq!(kept.count(), Count { filter: 0, nat: 4, nat_written: 3 });
+    assert_eq!(lines(&kept), [":KUBE-SVC-B - [0:0]", "-A KUBE-SVC-B -j Z"]);
+    assert_eq!(kept.count(), Count { filter: 0, nat: 4, nat_written: 1 });
+    kept.written();
+    kept.change([service("C", &["-j Z"])]);
+    let shared = lines(&kept).iter().filter(|line| line.starts_with("-A KUBE-SERVICES")).count();
+    assert_eq!(shared, 3, "what all share is written whole");
+}
+
+#[test]
+fn many_chains_are_written_in_several_texts_and_what_leads_to_them_last() {
+    let mut kept = Kept::default();
+    kept.change((0..MANY + 1).map(|n| service(&format!("{n:05}"), &["-j KUBE-MARK-MASQ"])));
+    let texts = kept.texts(&base());
+    let [own, last] = texts.as_slice() else { panic!("{} texts", texts.len()) };
+    assert_eq!(own.matches("\n:KUBE-SVC-").count(), MANY);
+    assert!(own.contains(":KUBE-MARK-MASQ") && !own.contains("KUBE-SERVICES"));
+    assert!(own.starts_with("*nat\n") && own.ends_with("COMMIT\n"));
+    assert_eq!(last.matches("\n:KUBE-SVC-").count(), 1);
+    assert_eq!(last.matches("-A KUBE-SERVICES -d").count(), MANY + 1);
 }
 
 #[test]
@@ -61,7 +75,7 @@ fn what_an_earlier_process_left_goes_and_others_stay() {
     kept.change([service("A", &["-j X"])]);
     kept.written();
     kept.distrust(["KUBE-SVC-A", "KUBE-SVC-OLD", "DOCKER", "PREROUTING"].into_iter());
-    let text = kept.text(&base());
+    let text = kept.texts(&base()).concat();
     assert!(text.contains("-X KUBE-SVC-OLD") && text.contains("-A KUBE-SVC-A -j X"));
     assert!(!text.contains("DOCKER") && !text.contains("-X KUBE-SVC-A"));
 }
@@ -69,7 +83,9 @@ fn what_an_earlier_process_left_goes_and_others_stay() {
 #[test]
 fn node_ports_come_last_and_may_be_open_at_some_addresses() {
     let last = |base: &Base| -> Vec<String> {
-        let text = Kept::default().text(base);
+        let mut kept = Kept::default();
+        kept.distrust([].into_iter());
+        let text = kept.texts(base).concat();
         let rules = text.lines().filter(|line| line.ends_with("-j KUBE-NODEPORTS"));
         rules.map(|rule| rule.rsplit_once('"').unwrap().1.trim().to_owned()).collect()
     };

@@ -1,0 +1,193 @@
+//! `corten bench cluster`: how long it takes from the start of the program on a machine that never saw it until a
+//! Deployment answers through the name of its Service.
+//!
+//! The machine is a network namespace with an empty data directory. The image is there already: how long one takes to come
+//! from a registry is a question to the registry. Nothing is left behind, whatever goes wrong.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use corten_api::{Value, value};
+use corten_base::Clock;
+use corten_client::{Caches, Client, DeleteOptions, Key, Remote, kinds};
+use corten_container::image::{Store, busybox_archive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+
+use crate::dns::question;
+use crate::line::Line;
+use crate::process::{self, ServerProcess};
+use crate::report::Report;
+
+const NAMESPACE: &str = "default";
+const NAME: &str = "web";
+const IMAGE: &str = "corten.local/web:1";
+/// Answers every request with the pod's name.
+const SCRIPT: &str = "hostname > /tmp/index.html; exec busybox httpd -f -p 8080 -h /tmp";
+/// Where pods ask for names; the node can, too.
+const DNS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)), 53);
+/// How long an answer may take before it is asked for again.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How soon it is asked again.
+const PACE: Duration = Duration::from_millis(5);
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What to measure, and how much of it.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// How many pods have to answer.
+    pub replicas: usize,
+    /// Where to make the temporary data directory.
+    pub work_dir: PathBuf,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        ClusterOptions { replicas: 2, work_dir: env::temp_dir() }
+    }
+}
+
+/// Runs the benchmark on a machine of its own.
+pub fn cluster(options: &ClusterOptions) -> anyhow::Result<Report> {
+    ensure!(options.replicas > 0, "somebody has to answer");
+    let line = Line::new().context("making network namespaces")?;
+    let measured = line.client.run(|| {
+        // One thread: everything that it does and starts is on that machine.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(runtime.block_on(measure(options)))
+    });
+    measured.context("running on a machine of its own")?
+}
+
+async fn measure(options: &ClusterOptions) -> anyhow::Result<Report> {
+    let dir = tempfile::Builder::new()
+        .prefix("corten-bench-")
+        .tempdir_in(&options.work_dir)
+        .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+    let data_dir = dir.path().join("data");
+    import(&data_dir)?;
+    let started = Instant::now();
+    let server = start(dir.path(), &data_dir).await?;
+    let mut report = Report::default();
+    report.phase("cluster").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
+    let client = client(&data_dir)?;
+    let outcome = answers(options, &client, started, &mut report).await;
+    let cleared = clear(&client).await;
+    outcome.with_context(|| process::tail(&dir.path().join("log")))?;
+    cleared?;
+    server.stop().await?;
+    Ok(report)
+}
+
+/// Has the image where the node will look for it.
+fn import(data_dir: &Path) -> anyhow::Result<()> {
+    let archive = busybox_archive(&[IMAGE], &["sh", "-c", SCRIPT]).context("making an image")?;
+    let store = Store::open(corten_container::folder(data_dir)).context("opening the images")?;
+    store.import(archive.as_slice()).context("importing the image")?;
+    Ok(())
+}
+
+async fn start(dir: &Path, data_dir: &Path) -> anyhow::Result<ServerProcess> {
+    let this_program = env::current_exe().context("cannot find this program")?;
+    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
+    arguments.extend(["--pod-network", "built-in", "--pod-manifest-path", ""].map(Into::into));
+    let kubeconfig = data_dir.join("admin.kubeconfig");
+    ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
+}
+
+fn client(data_dir: &Path) -> anyhow::Result<Client> {
+    let text =
+        std::fs::read_to_string(data_dir.join("admin.kubeconfig")).context("reading the kubeconfig")?;
+    let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
+    Ok(Client::new(Arc::new(remote), "corten-bench"))
+}
+
+/// Creates what users would, and asks until everybody has answered.
+async fn answers(
+    options: &ClusterOptions,
+    client: &Client,
+    started: Instant,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    client.create(&kinds::DEPLOYMENTS, &deployment(options.replicas)).await?;
+    client.create(&kinds::SERVICES, &service()).await?;
+    let everybody = async {
+        let mut seen = BTreeSet::new();
+        while seen.len() < options.replicas {
+            match timeout(PATIENCE, ask()).await {
+                Ok(Ok(pod)) => {
+                    if seen.is_empty() {
+                        report.phase("cluster").set("first_answer_ms", started.elapsed().as_secs_f64() * 1e3);
+                    }
+                    seen.insert(pod);
+                }
+                _ => sleep(PACE).await,
+            }
+        }
+        report.phase("cluster").set("all_answer_ms", started.elapsed().as_secs_f64() * 1e3);
+    };
+    timeout(LIMIT, everybody).await.context("not all pods answered in time")
+}
+
+/// Who answers behind the name.
+async fn ask() -> io::Result<String> {
+    let mut stream = TcpStream::connect((look_up().await?, 80)).await?;
+    stream.write_all(b"GET /index.html HTTP/1.0\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let name = answer.rsplit("\r\n\r\n").next().unwrap_or_default().trim().to_owned();
+    if name.starts_with(NAME) { Ok(name) } else { Err(io::Error::other("nobody said who they are")) }
+}
+
+/// The address of the Service's name.
+async fn look_up() -> io::Result<Ipv4Addr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").await?;
+    socket.connect(DNS).await?;
+    socket.send(&question(&format!("{NAME}.{NAMESPACE}.svc.cluster.local"))).await?;
+    let mut buffer = [0; 512];
+    let length = socket.recv(&mut buffer).await?;
+    let found = buffer[3] & 15 == 0 && buffer[7] == 1;
+    // The one address is what the answer ends with.
+    let address = buffer[..length].last_chunk::<4>().filter(|_| found);
+    address.map(|address| Ipv4Addr::from(*address)).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Leaves no pod behind.
+async fn clear(client: &Client) -> anyhow::Result<()> {
+    let options = DeleteOptions::default();
+    client.delete(&kinds::DEPLOYMENTS, &Key::new(NAMESPACE, NAME), &options).await?;
+    let pods = Caches::new(client.clone(), Clock::real()).of(&kinds::PODS).clone();
+    timeout(LIMIT, pods.until(|pods| pods.has_none_in(NAMESPACE))).await.context("pods are left")
+}
+
+fn deployment(replicas: usize) -> Value {
+    let mut deployment = kinds::DEPLOYMENTS.new_object(NAMESPACE, NAME);
+    let container = value!({"name": "web", "image": (IMAGE), "imagePullPolicy": "Never"});
+    deployment.set(
+        &["spec"],
+        value!({
+            "replicas": (replicas as i64), "selector": {"matchLabels": {"app": (NAME)}},
+            "template": {
+                "metadata": {"labels": {"app": (NAME)}},
+                "spec": {"terminationGracePeriodSeconds": 0, "containers": [(container)]},
+            },
+        }),
+    );
+    deployment
+}
+
+fn service() -> Value {
+    let mut service = kinds::SERVICES.new_object(NAMESPACE, NAME);
+    let port = value!({"port": 80, "targetPort": 8080});
+    service.set(&["spec"], value!({"selector": {"app": (NAME)}, "ports": [(port)]}));
+    service
+}

@@ -1,0 +1,19 @@
+//! The promise of the README: whoever starts Corten on a machine that never saw it has, within five seconds, a cluster in
+//! which a Deployment answers through the name of its Service.
+
+use std::process::Command;
+
+use corten_testkit::corten_binary;
+use serde_json::Value;
+
+const PROMISED_MS: f64 = 5000.0;
+
+#[test]
+fn a_deployment_answers_by_name_soon_after_the_first_command() {
+    let output =
+        Command::new(corten_binary()).args(["bench", "cluster", "--json"]).output().expect("corten runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let took = report["cluster"]["all_answer_ms"].as_f64().expect("a figure");
+    assert!(took < PROMISED_MS, "it took {took} ms");
+}
