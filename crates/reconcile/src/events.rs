@@ -107,7 +107,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn start(client: Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
+    pub(crate) fn start(client: &Client, clock: Clock, tasks: &mut JoinSet<()>) -> Recorder {
         let (events, taken) = mpsc::channel(WAITING);
         let waiting = Arc::new(AtomicUsize::new(0));
         let writer = Writer { client: client.without_answers(), clock, known: HashMap::new(), stamp: 0 };

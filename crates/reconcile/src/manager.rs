@@ -37,7 +37,7 @@ impl Manager {
     /// The client is what caches and events go through; each controller has its own besides.
     pub fn new(client: Client, client_for: ClientFor, clock: Clock) -> Manager {
         let mut tasks = JoinSet::new();
-        let recorder = Recorder::start(client.clone(), clock.clone(), &mut tasks);
+        let recorder = Recorder::start(&client, clock.clone(), &mut tasks);
         let caches = Caches::new(client.clone(), clock.clone());
         let (queues, tasks, selection) = (Mutex::default(), Mutex::new(tasks), Selection::default());
         Manager { client, client_for, caches, clock, recorder, selection, queues, tasks }
