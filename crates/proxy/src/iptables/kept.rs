@@ -30,8 +30,37 @@ pub struct Kept {
     /// Chains that have to be written, and chains that have to go.
     changed: BTreeSet<String>,
     gone: BTreeSet<String>,
+    /// Services some of whose chains have to be written.
+    touched: BTreeSet<Key>,
+    rules: Rules,
     /// Whether any of the shared chains has to be written.
     shared_changed: bool,
+}
+
+/// How many rules there are: in chains that all share, by table, and in Services' own.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rules {
+    filter: usize,
+    shared: usize,
+    own: usize,
+}
+
+impl Rules {
+    fn of(wanted: &Wanted) -> Rules {
+        let within = |chains: &[Shared]| -> usize {
+            let rules = chains.iter().filter_map(|chain| wanted.shared.get(chain));
+            rules.map(Vec::len).sum()
+        };
+        let own = wanted.own.values().map(Vec::len).sum();
+        Rules { filter: within(&FILTER), shared: within(&NAT), own }
+    }
+
+    /// Takes the place of others.
+    fn replace(&mut self, old: Rules, new: Rules) {
+        self.filter = self.filter + new.filter - old.filter;
+        self.shared = self.shared + new.shared - old.shared;
+        self.own = self.own + new.own - old.own;
+    }
 }
 
 /// How many rules there are, and how many of them are to be written.
@@ -48,6 +77,7 @@ impl Kept {
         for (service, wanted) in services {
             let had = self.services.remove(&service).unwrap_or_default();
             self.shared_changed |= had.shared != wanted.shared;
+            self.rules.replace(Rules::of(&had), Rules::of(&wanted));
             for (chain, rules) in &wanted.own {
                 if had.own.get(chain) != Some(rules) {
                     self.changed.insert(chain.clone());
@@ -59,6 +89,7 @@ impl Kept {
                 self.gone.insert(chain);
             }
             if wanted != Wanted::default() {
+                self.touched.insert(service.clone());
                 self.services.insert(service, wanted);
             }
         }
@@ -70,6 +101,7 @@ impl Kept {
         let found = found.filter(|chain| is_of_service(chain)).map(str::to_owned);
         self.gone = found.filter(|chain| !wanted.contains(chain)).collect();
         self.changed = wanted.into_iter().cloned().collect();
+        self.touched = self.services.keys().cloned().collect();
         self.shared_changed = true;
     }
 
@@ -77,33 +109,33 @@ impl Kept {
     pub fn written(&mut self) {
         self.changed.clear();
         self.gone.clear();
+        self.touched.clear();
         self.shared_changed = false;
     }
 
     pub fn count(&self) -> Count {
-        let shared = |chains: &[Shared]| -> usize {
-            let wanted = self.services.values().flat_map(|wanted| &wanted.shared);
-            wanted.filter(|(chain, _)| chains.contains(chain)).map(|(_, rules)| rules.len()).sum()
-        };
-        let own = || self.services.values().flat_map(|wanted| &wanted.own);
-        let changed = own().filter(|(chain, _)| self.changed.contains(*chain));
-        let nat = shared(&NAT);
-        let shared_written = if self.shared_changed { nat } else { 0 };
+        let shared = if self.shared_changed { self.rules.shared } else { 0 };
+        let changed = self.touched.iter().flat_map(|service| self.changed_of(service));
+        let own: usize = changed.map(|(_, rules)| rules.len()).sum();
         Count {
-            filter: shared(&FILTER),
-            nat: nat + own().map(|(_, rules)| rules.len()).sum::<usize>(),
-            nat_written: shared_written + changed.map(|(_, rules)| rules.len()).sum::<usize>(),
+            filter: self.rules.filter,
+            nat: self.rules.shared + self.rules.own,
+            nat_written: shared + own,
         }
+    }
+
+    /// The chains of a Service's own that have to be written.
+    fn changed_of(&self, service: &Key) -> impl Iterator<Item = (&String, &Vec<String>)> {
+        let own = self.services.get(service).into_iter().flat_map(|wanted| &wanted.own);
+        own.filter(|(chain, _)| self.changed.contains(*chain))
     }
 
     /// What `iptables-restore` is to read, one after the other.
     pub fn texts(&self, base: &Base) -> Vec<String> {
         let mut texts = Vec::new();
         let mut text = OwnChains::default();
-        for wanted in self.services.values() {
-            for (chain, rules) in wanted.own.iter().filter(|(chain, _)| self.changed.contains(*chain)) {
-                text.put(chain, rules);
-            }
+        for service in &self.touched {
+            self.changed_of(service).for_each(|(chain, rules)| text.put(chain, rules));
             if text.count >= MANY {
                 texts.push(std::mem::take(&mut text).alone(base));
             }
