@@ -88,11 +88,17 @@ fn terminals_have_the_size_of_their_users() {
     asked["spec"]["containers"][0]["tty"] = serde_json::json!(true);
     node.create(&asked);
     eventually("the pod runs", || condition(&node.pod("shell"), "Ready") == "True");
-    let sized = "until stty size 2>/dev/null | grep -q '33 77'; do sleep 0.1; done; echo now; \
-                 until stty size | grep -q '50 120'; do sleep 0.1; done; stty size";
-    let grow = "(sleep 2; stty rows 50 cols 120 </dev/tty) &";
-    let shown = on_terminal(&node, &format!("{grow} kubectl exec -it shell -- timeout 30 sh -c \"{sized}\""));
-    assert!(shown.contains("now\n50 120\n"), "{shown}");
+    let sized =
+        |size: &str| format!("until [ \"$(stty size 2>/dev/null)\" = \"{size}\" ]; do sleep 0.1; done");
+    let (small, large) = (sized("33 77"), sized("50 120"));
+    // Once it is known to be small, it grows.
+    let grow =
+        "(until kubectl exec shell -- test -e /seen; do sleep 0.2; done; stty rows 50 cols 120 </dev/tty) &";
+    let look = format!(
+        "timeout --foreground 60 kubectl exec -it shell -- sh -c '{small}; touch /seen; {large}; stty size'"
+    );
+    let shown = on_terminal(&node, &format!("{grow} {look}"));
+    assert!(shown.contains("50 120\n"), "{shown}");
     let shown = on_terminal(&node, "(sleep 2; echo word) | kubectl attach -i shell");
     assert!(shown.contains("got word"), "{shown}");
     eventually("it has ended", || node.pod("shell")["status"]["phase"] == "Failed");

@@ -2,8 +2,9 @@
 //! deletion until it is gone, alone and among many at once, and what memory it takes.
 //!
 //! Pods are what users have: connected to the pod network, with a service account's token. Nothing of them is left behind,
-//! whatever goes wrong.
+//! whatever goes wrong. If containerd is installed, the same is measured through it, in the same run.
 
+mod containerd;
 mod watched;
 
 use std::env;
@@ -21,6 +22,7 @@ use crate::load::{microseconds, percentile};
 use crate::process::{self, ServerProcess};
 use crate::report::Report;
 use crate::usage;
+use containerd::Containerd;
 use watched::Watched;
 
 const NAMESPACE: &str = "bench";
@@ -37,13 +39,15 @@ pub struct NodeOptions {
     pub singles: usize,
     /// How many come at once.
     pub pods: usize,
+    /// Whether to measure containerd, too, if it is installed.
+    pub containerd: bool,
     /// Where to make the temporary data directory.
     pub work_dir: PathBuf,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        NodeOptions { singles: 20, pods: 100, work_dir: env::temp_dir() }
+        NodeOptions { singles: 20, pods: 100, containerd: true, work_dir: env::temp_dir() }
     }
 }
 
@@ -54,14 +58,54 @@ pub async fn node(options: NodeOptions) -> anyhow::Result<Report> {
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
         .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
+    let mut report = Report::default();
     let data_dir = dir.path().join("data");
     import(&data_dir)?;
-    let server = start(dir.path(), &data_dir).await?;
-    let mut report = Report::default();
-    let outcome = measure(&options, &data_dir, server.pid, &mut report).await;
-    outcome.with_context(|| process::tail(&dir.path().join("log")))?;
-    server.stop().await?;
+    let here = Subject { phases: NATIVE, data_dir: &data_dir, names: &data_dir, endpoint: None };
+    run(&options, &here, &dir.path().join("log"), &mut report).await?;
+    if options.containerd && containerd::is_installed() {
+        let containerd = Containerd::start(&dir.path().join("containerd"))?;
+        let data_dir = dir.path().join("beside");
+        let (names, endpoint) = (containerd.folder(), Some(containerd.endpoint()));
+        let there = Subject { phases: CONTAINERD, data_dir: &data_dir, names, endpoint };
+        let outcome = run(&options, &there, &dir.path().join("log-beside"), &mut report).await;
+        outcome.with_context(|| process::tail(&containerd.log()))?;
+    }
     Ok(report)
+}
+
+/// What the figures of a runtime are called.
+#[derive(Clone, Copy)]
+struct Phases {
+    one: &'static str,
+    many: &'static str,
+    memory: &'static str,
+}
+
+const NATIVE: Phases = Phases { one: "one_pod", many: "many_pods", memory: "memory" };
+const CONTAINERD: Phases =
+    Phases { one: "containerd_one_pod", many: "containerd_many_pods", memory: "containerd_memory" };
+
+/// What is measured.
+struct Subject<'a> {
+    phases: Phases,
+    data_dir: &'a Path,
+    /// The path by which the processes that look after pods are known.
+    names: &'a Path,
+    /// Of the runtime, if it is not the one built in.
+    endpoint: Option<String>,
+}
+
+async fn run(
+    options: &NodeOptions,
+    subject: &Subject<'_>,
+    log: &Path,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let server = start(subject, log).await?;
+    let outcome = measure(options, subject, server.pid, report).await;
+    outcome.with_context(|| process::tail(log))?;
+    server.stop().await.map(drop)
 }
 
 /// Has the image where the node will look for it.
@@ -72,31 +116,34 @@ fn import(data_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn start(dir: &Path, data_dir: &Path) -> anyhow::Result<ServerProcess> {
+async fn start(subject: &Subject<'_>, log: &Path) -> anyhow::Result<ServerProcess> {
     let this_program = env::current_exe().context("cannot find this program")?;
-    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
+    let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), subject.data_dir.into()];
     arguments
         .extend(["--bind-address", "127.0.0.1", "--secure-port", "0", "--kubelet-port", "0"].map(Into::into));
-    let kubeconfig = data_dir.join("admin.kubeconfig");
-    ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
+    if let Some(endpoint) = &subject.endpoint {
+        arguments.extend(["--container-runtime-endpoint", endpoint].map(Into::into));
+    }
+    let kubeconfig = subject.data_dir.join("admin.kubeconfig");
+    ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", log).await
 }
 
 async fn measure(
     options: &NodeOptions,
-    data_dir: &Path,
+    subject: &Subject<'_>,
     pid: u32,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let text =
-        std::fs::read_to_string(data_dir.join("admin.kubeconfig")).context("reading the kubeconfig")?;
+    let kubeconfig = subject.data_dir.join("admin.kubeconfig");
+    let text = std::fs::read_to_string(kubeconfig).context("reading the kubeconfig")?;
     let remote = Remote::new(&corten_pki::parse_kubeconfig(&text)?)?;
     let client = Client::new(Arc::new(remote), "corten-bench");
     let mut watched = Watched::new(client.clone(), NAMESPACE);
     watched.node_ready().await?;
     prepare(&client).await?;
     let outcome = async {
-        alone(options, &mut watched, report).await?;
-        together(options, &mut watched, data_dir, pid, report).await
+        alone(options, subject.phases, &mut watched, report).await?;
+        together(options, subject, &mut watched, pid, report).await
     };
     let outcome = outcome.await;
     if outcome.is_err() {
@@ -118,7 +165,12 @@ async fn prepare(client: &Client) -> anyhow::Result<()> {
 }
 
 /// One pod after the other.
-async fn alone(options: &NodeOptions, watched: &mut Watched, report: &mut Report) -> anyhow::Result<()> {
+async fn alone(
+    options: &NodeOptions,
+    phases: Phases,
+    watched: &mut Watched,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (mut starts, mut removals) = (Vec::new(), Vec::new());
     for index in 0..options.singles {
         let pods = [pod(&format!("single-{index}"))];
@@ -129,40 +181,42 @@ async fn alone(options: &NodeOptions, watched: &mut Watched, report: &mut Report
     }
     starts.sort_unstable();
     removals.sort_unstable();
-    report.phase("one_pod").set("count", options.singles as f64);
-    quantiles(report, "one_pod", ["start_p50_ms", "start_p99_ms"], &starts);
-    quantiles(report, "one_pod", ["removal_p50_ms", "removal_p99_ms"], &removals);
+    report.phase(phases.one).set("count", options.singles as f64);
+    quantiles(report, phases.one, ["start_p50_ms", "start_p99_ms"], &starts);
+    quantiles(report, phases.one, ["removal_p50_ms", "removal_p99_ms"], &removals);
     Ok(())
 }
 
 /// Many pods at once, and what they cost.
 async fn together(
     options: &NodeOptions,
+    subject: &Subject<'_>,
     watched: &mut Watched,
-    data_dir: &Path,
     pid: u32,
     report: &mut Report,
 ) -> anyhow::Result<()> {
+    let Phases { many, memory, .. } = subject.phases;
     let pods: Vec<Value> = (0..options.pods).map(|index| pod(&format!("many-{index}"))).collect();
     tokio::time::sleep(SETTLE).await;
-    report.phase("memory").set("agent_no_pods_mb", usage::resident_mb(pid)?);
+    report.phase(memory).set("agent_no_pods_mb", usage::resident_mb(pid)?);
     let cpu = usage::cpu_seconds(pid)?;
     let started = Instant::now();
     let ran = since(started, &watched.create(&pods).await?);
-    report.phase("many_pods").set("count", options.pods as f64);
-    report.phase("many_pods").set("start_all_s", percentile(&ran, 1.0) / 1e6);
-    report.phase("many_pods").set("cpu_s", usage::cpu_seconds(pid)? - cpu);
-    quantiles(report, "many_pods", ["start_p50_ms", "start_p99_ms"], &ran);
+    report.phase(many).set("count", options.pods as f64);
+    report.phase(many).set("start_all_s", percentile(&ran, 1.0) / 1e6);
+    report.phase(many).set("cpu_s", usage::cpu_seconds(pid)? - cpu);
+    quantiles(report, many, ["start_p50_ms", "start_p99_ms"], &ran);
     tokio::time::sleep(SETTLE).await;
-    let supervisors = usage::named(data_dir)?.into_iter().filter(|found| *found != pid);
-    let each = supervisors.map(usage::resident_mb).collect::<anyhow::Result<Vec<f64>>>()?;
-    report.phase("memory").set("agent_all_pods_mb", usage::resident_mb(pid)?);
-    report.phase("memory").set("supervisors", each.len() as f64);
-    report.phase("memory").set("supervisor_mean_mb", each.iter().sum::<f64>() / each.len().max(1) as f64);
-    report.phase("memory").set("supervisor_most_mb", each.iter().copied().fold(0.0, f64::max));
+    let mut supervisors = usage::named(subject.names)?;
+    supervisors.retain(|found| *found != pid && !containerd::is_one(*found));
+    let each = supervisors.into_iter().map(usage::resident_mb).collect::<anyhow::Result<Vec<f64>>>()?;
+    report.phase(memory).set("agent_all_pods_mb", usage::resident_mb(pid)?);
+    report.phase(memory).set("supervisors", each.len() as f64);
+    report.phase(memory).set("supervisor_mean_mb", each.iter().sum::<f64>() / each.len().max(1) as f64);
+    report.phase(memory).set("supervisor_most_mb", each.iter().copied().fold(0.0, f64::max));
     let started = Instant::now();
     let gone = since(started, &watched.delete(&pods).await?);
-    report.phase("many_pods").set("removal_all_s", percentile(&gone, 1.0) / 1e6);
+    report.phase(many).set("removal_all_s", percentile(&gone, 1.0) / 1e6);
     Ok(())
 }
 

@@ -102,6 +102,9 @@ struct NodeArgs {
     /// How many pods come at once.
     #[arg(long)]
     pods: Option<usize>,
+    /// Leave containerd out although it is installed.
+    #[arg(long)]
+    without_containerd: bool,
     /// A directory on the disk to measure.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -194,6 +197,7 @@ async fn node(args: NodeArgs) -> anyhow::Result<()> {
     let mut options = NodeOptions::default();
     options.singles = args.singles.unwrap_or(options.singles);
     options.pods = args.pods.unwrap_or(options.pods);
+    options.containerd = !args.without_containerd;
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::node(options).await?;
     print(&report, args.json)

@@ -187,13 +187,17 @@ fn settle(
     now: Timestamp,
 ) -> (Vec<String>, Vec<News>) {
     let (mut changed, mut news) = (Vec::new(), Vec::new());
-    let allocatable = node::known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default();
     for account in accounts.values_mut().filter(|account| account.allocated == Given::of(&account.wanted)) {
         if account.resizing.pending.take().is_some() {
             changed.push(account.wanted.uid().to_owned());
         }
     }
-    for uid in in_turn(accounts) {
+    let waiting = in_turn(accounts);
+    if waiting.is_empty() {
+        return (changed, news);
+    }
+    let allocatable = node::known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default();
+    for uid in waiting {
         let others = others(accounts, machine, &uid);
         let Some(account) = accounts.get_mut(&uid) else { continue };
         let pod = account.wanted.clone();

@@ -45,7 +45,10 @@ pub(crate) async fn remove_dead_containers(machine: &Machine, ended: bool) {
     };
     let (all, sandboxes) = match listed.await {
         Ok(listed) => listed,
-        Err(error) => return tracing::warn!(%error, "containers could not be listed"),
+        Err(error) => {
+            tracing::warn!(%error, "containers could not be listed");
+            return node::tell(machine, true, "ContainerGCFailed", error.to_string());
+        }
     };
     let over: HashSet<String> = match ended {
         true => machine

@@ -100,7 +100,7 @@ impl Search {
         }
         opinions.verdicts.set_all(&cluster.snapshot, std::mem::take(&mut self.rejected), lasts);
         opinions.verdicts.tell(&mut diagnosis, None);
-        if let Some((at, _)) = own {
+        if lasts && let Some((at, _)) = own {
             let rejected = look(cluster, at);
             opinions.verdicts.set(at, cluster.snapshot.version(at), rejected);
         }

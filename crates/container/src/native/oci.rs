@@ -5,7 +5,8 @@
 //! that is asked of a running container goes the same way as ever.
 //!
 //! *Not for runtimes whose containers are no processes of this machine:* commands are run in containers by entering their
-//! namespaces. Mounts that a container makes in a bidirectional volume are not seen on the node.
+//! namespaces. Mounts that a container makes in a bidirectional volume are not seen on the node; a terminal is a container's
+//! input and output, but signals nobody; and without its supervisor a container lives until its sandbox is stopped.
 
 use corten_sys::wire::{Container, Device, Mount, Processes};
 use serde_json::{Value, json};
