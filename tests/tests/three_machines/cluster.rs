@@ -142,6 +142,18 @@ impl Cluster<'_> {
         }
     }
 
+    /// When a node last renewed its lease.
+    pub(crate) fn last_heard(&self, number: usize) -> Value {
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+        let lease = self.client().get(format!("{lease}/{}", node_name(number))).expect(200);
+        lease["spec"]["renewTime"].clone()
+    }
+
+    pub(crate) fn is_tainted(&self, number: usize) -> bool {
+        let node = self.client().get(format!("/api/v1/nodes/{}", node_name(number))).expect(200);
+        node["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty())
+    }
+
     /// Four pods on each node, each of a group, and somebody in each who answers.
     fn fill(&mut self) {
         let manifests: Vec<Value> = (0..COUNT).map(|n| pod(n, "exec sleep 3600")).collect();

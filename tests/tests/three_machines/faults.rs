@@ -80,7 +80,11 @@ pub(crate) fn server_is_away(cluster: &mut Cluster<'_>) {
     }
     cluster.replace_server("iptables");
     for node in 0..3 {
-        eventually(&format!("node {node} is ready"), || cluster.ready(node) == "True");
+        let before = cluster.last_heard(node);
+        eventually(&format!("node {node} is heard of"), || cluster.last_heard(node) != before);
+        eventually(&format!("node {node} is ready"), || {
+            cluster.ready(node) == "True" && !cluster.is_tainted(node)
+        });
     }
     cluster.answer(&cluster.pods[0].inside, ask, &ALL);
     cluster.client().delete(format!("{SERVICES}/lasting")).expect_status(200);
