@@ -149,8 +149,10 @@ impl Native {
         let (id, sandbox_id) = (record.id.clone(), record.sandbox_id.clone());
         if let Some(container) = self.0.state.lock().containers.get_mut(&id) {
             container.record = record;
+            // Whatever the supervisor saw of the attempt.
+            container.phase = Phase::Exited(ended);
+            container.ended.send_replace(true);
         }
-        self.ended(&id, ended);
         self.tell(&id, &sandbox_id, ContainerEventKind::Stopped);
         Ok(())
     }
