@@ -54,7 +54,7 @@ fn a_pod_whose_supervisor_dies_gets_another() {
     let record = folder.expect("there is one").expect("it can be read").path().join("record.json");
     let record: Value =
         serde_json::from_slice(&std::fs::read(record).expect("it can be read")).expect("it is JSON");
-    let killed = Command::new("kill").args(["-9", &record["pid"].to_string()]).status();
+    let killed = Command::new("sh").args(["-c", &format!("kill -9 {}", record["pid"])]).status();
     assert!(killed.is_ok_and(|status| status.success()));
     eventually("another container runs", || {
         let pod = node.pod("web");
