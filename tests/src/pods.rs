@@ -194,6 +194,25 @@ pub fn inside(directory: &Path, pod: &str, address: IpAddr) -> Machine {
     Machine::at(&format!("/proc/{supervisor}/ns/net"), address)
 }
 
+/// A folder of a machine that has the image of the tests already.
+pub fn with_image() -> DataDirectory {
+    let directory = DataDirectory::new();
+    import(directory.path());
+    directory
+}
+
+/// What `corten` prints about a folder.
+pub fn corten(arguments: &[&str], directory: &DataDirectory) -> String {
+    let output = Command::new(corten_binary())
+        .args(arguments)
+        .arg("--data-dir")
+        .arg(directory.path())
+        .output()
+        .expect("corten runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
 /// Makes the image of the tests be in a data directory.
 #[track_caller]
 pub fn import(directory: &Path) {

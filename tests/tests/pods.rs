@@ -144,7 +144,9 @@ fn sessions_reach_into_containers(runtime: Runtime) {
         let kubectl = Tool::new("kubectl", &node.server).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", protocol);
         let failed = kubectl.run(&asked);
         assert_eq!((failed.status.code(), failed.stdout.as_str()), (Some(7), "out\n"), "{failed:?}");
-        assert!(failed.stderr.starts_with("err\n"), "{failed:?}");
+        // Some kubectls begin to read before they have made their streams, and say so of the empty
+        // message that opens the first: a line of their own, before or among the container's.
+        assert!(failed.stderr.lines().any(|line| line == "err"), "{failed:?}");
         let typed = kubectl.run_with_input(&["exec", "-i", "web", "--", "cat"], "typed\n");
         assert_eq!(typed.ok(), "typed\n");
     }

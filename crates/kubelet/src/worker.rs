@@ -201,17 +201,22 @@ impl Worker {
         }
     }
 
-    /// Ends what runs, tells how it ended, and takes away what is left.
-    async fn end(&mut self, look: &mut Look) -> Result<Next, String> {
-        let machine = self.machine.clone();
+    /// Ends what runs and tells how it ended.
+    async fn wind_up(&mut self, look: &mut Look) -> Result<(), String> {
         if look.observed.is_alive() {
             self.tell(look, false).await?;
             self.kill_pod(look).await?;
-            look.observed =
-                observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
+            let runtime = self.machine.runtime.as_ref();
+            look.observed = observe(runtime, look.pod.uid()).await.map_err(|e| e.to_string())?;
         }
         self.orders.stopped.store(true, Ordering::Release);
-        self.tell(look, true).await?;
+        self.tell(look, true).await
+    }
+
+    /// Ends what runs, tells how it ended, and takes away what is left.
+    async fn end(&mut self, look: &mut Look) -> Result<Next, String> {
+        let machine = self.machine.clone();
+        self.wind_up(look).await?;
         let is_to_stay = look.pod.deleted_at().is_none() && !self.orders.is_unwanted();
         let was_evicted = self.orders.ended.lock().is_some();
         if !is_to_stay || was_evicted {

@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use corten_e2e::{Machine, Switch, eventually, pods};
+use corten_e2e::pods::{self, corten, with_image};
+use corten_e2e::{Machine, Switch, eventually};
 use corten_testkit::{Client, DataDirectory, Server, corten_binary};
 use serde_json::{Value, json};
 
@@ -231,21 +232,4 @@ pub(crate) fn pod(n: usize, script: &str) -> Value {
             }],
         },
     })
-}
-
-fn with_image() -> DataDirectory {
-    let directory = DataDirectory::new();
-    pods::import(directory.path());
-    directory
-}
-
-fn corten(arguments: &[&str], directory: &DataDirectory) -> String {
-    let output = Command::new(corten_binary())
-        .args(arguments)
-        .arg("--data-dir")
-        .arg(directory.path())
-        .output()
-        .expect("corten runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("it prints text")
 }

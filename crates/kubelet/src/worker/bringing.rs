@@ -29,14 +29,7 @@ impl Worker {
         let mut todo = actions::actions(&look.pod, &look.observed, self);
         if todo.kill_pod && todo.create_sandbox.is_none() {
             // Everything it has to do is done.
-            if look.observed.is_alive() {
-                self.tell(look, false).await?;
-                self.kill_pod(look).await?;
-                look.observed =
-                    observe(machine.runtime.as_ref(), look.pod.uid()).await.map_err(|e| e.to_string())?;
-            }
-            self.orders.stopped.store(true, Ordering::Release);
-            self.tell(look, true).await?;
+            self.wind_up(look).await?;
             return Ok(Next::After(RESYNC));
         }
         self.tell(look, false).await?;
