@@ -37,6 +37,12 @@ fn logs_are_read_in_every_way() {
     assert_eq!(kubectl.run(&["logs", "web", "--previous", "--tail=1"]).ok(), "last\n");
     assert_eq!(kubectl.run(&["logs", "web", "--previous", "--limit-bytes=3"]).ok(), "fir");
     assert_eq!(kubectl.run(&["logs", "web", "--since=1h"]).ok(), "second\n");
+    let mut log = node.client().websocket("/api/v1/namespaces/default/pods/web/log", "binary.k8s.io");
+    // A message that says nothing, one that is the log, and the end, which says that all is well.
+    let said = log.read_until(b"\x03\xe8").expect("the log ends");
+    assert_eq!(said, b"\x82\x00\x82\x07second\n\x88\x02\x03\xe8");
+    let mut log = node.client().websocket("/api/v1/namespaces/default/pods/web/log", "base64.binary.k8s.io");
+    assert_eq!(log.read_until(b"c2Vjb25kCg==").expect("the log comes"), b"\x81\x00\x81\x0cc2Vjb25kCg==");
     eventually("it was long ago", || kubectl.run(&["logs", "web", "--since=1s"]).ok().is_empty());
     node.create(&pod("short", "Never", &[container("main", "for i in 1 2 3; do echo $i; sleep 1; done")]));
     eventually("it begins", || node.pod("short")["status"]["phase"] == "Running");
