@@ -1,7 +1,8 @@
 //! A runtime in a folder of its own, an image made of busybox, and the promise that nothing is left in the end.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,9 +154,16 @@ async fn open(data_dir: &Path) -> Native {
         registries: Default::default(),
         clock: Clock::real(),
         seccomp_dir: data_dir.join("seccomp"),
-        handlers: [("runc".to_owned(), "/usr/sbin/runc".into())].into(),
+        handlers: handlers(),
     };
     Native::open(options).await.unwrap()
+}
+
+/// Debian's other runtimes: `runc`, which tests need, and `crun` where it is installed.
+pub(crate) fn handlers() -> BTreeMap<String, PathBuf> {
+    let known = [("runc", "/usr/sbin/runc"), ("crun", "/usr/bin/crun")];
+    let present = known.into_iter().filter(|(name, path)| *name == "runc" || Path::new(path).exists());
+    present.map(|(name, path)| (name.to_owned(), path.into())).collect()
 }
 
 pub(crate) fn container(name: &str, script: &str) -> ContainerConfig {
