@@ -159,11 +159,16 @@ async fn open(data_dir: &Path) -> Native {
     Native::open(options).await.unwrap()
 }
 
-/// Debian's other runtimes: `runc`, which tests need, and `crun` where it is installed.
+/// Debian's other runtimes: `runc`, which tests need, and `crun` where it is installed. It runs nothing where cgroups of both
+/// versions are in use.
 pub(crate) fn handlers() -> BTreeMap<String, PathBuf> {
-    let known = [("runc", "/usr/sbin/runc"), ("crun", "/usr/bin/crun")];
-    let present = known.into_iter().filter(|(name, path)| *name == "runc" || Path::new(path).exists());
-    present.map(|(name, path)| (name.to_owned(), path.into())).collect()
+    let mut handlers = BTreeMap::from([("runc".to_owned(), PathBuf::from("/usr/sbin/runc"))]);
+    let crun = PathBuf::from("/usr/bin/crun");
+    let both = fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").unwrap_or_default();
+    if crun.exists() && both.trim().is_empty() {
+        handlers.insert("crun".to_owned(), crun);
+    }
+    handlers
 }
 
 pub(crate) fn container(name: &str, script: &str) -> ContainerConfig {
