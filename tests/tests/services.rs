@@ -1,12 +1,12 @@
 //! Services in front of real containers: who answers at their addresses, from pods and from the node, also while the
-//! server is replaced. Each cluster has a machine of its own.
+//! server is replaced; and what is reached through the server. Each cluster has a machine of its own.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use corten_e2e::{Switch, eventually, pods};
-use corten_testkit::{DataDirectory, Server, Tool};
+use corten_testkit::{DataDirectory, Request, Server, Tool};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -174,6 +174,29 @@ fn asked(to: SocketAddr) -> io::Result<String> {
     Ok(answer)
 }
 
+/// Answers every request with a page that says what was asked, and links to another; its port.
+fn echo() -> u16 {
+    let listener = TcpListener::bind((NODE, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let from = BufReader::new(stream.try_clone().expect("another end"));
+            let lines = from.lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            let told = |line: &String| line.starts_with("host: ") || line.starts_with("x-forwarded-uri: ");
+            let (first, rest): (Vec<_>, Vec<_>) = lines.enumerate().partition(|(number, _)| *number == 0);
+            let mut said: Vec<String> = rest.into_iter().map(|(_, line)| line).filter(told).collect();
+            said.sort();
+            said.insert(0, first.into_iter().map(|(_, line)| line).collect());
+            let page = format!("{}<a href=\"/next\">", said.join("|"));
+            let length = page.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}");
+            // Whoever asks may be gone already.
+            let _ = write!(stream, "{head}\r\nConnection: close\r\n\r\n{page}");
+        }
+    });
+    port
+}
+
 /// Waits until so many different pods answer.
 fn eventually_answers(to: SocketAddr, pods: usize) {
     eventually(&format!("{pods} pods answer at {to}"), || {
@@ -220,5 +243,35 @@ fn services_outlive_the_server() {
         cluster.scale(1);
         eventually_answers(service, 1);
         cluster.end();
+    });
+}
+
+#[test]
+fn what_pods_serve_is_reached_through_the_server() {
+    on_a_machine(|| {
+        let server = Server::start_with(&["--disable", "agent,scheduler"]);
+        let client = server.client();
+        eventually("the default account", || {
+            client.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
+        });
+        let pod = json!({
+            "metadata": {"name": "page"}, "spec": {"containers": [{"name": "main", "image": "none"}]},
+        });
+        client.post(PODS, &pod).expect_status(201);
+        let status = json!({"status": {"podIP": NODE, "podIPs": [{"ip": NODE}]}});
+        client.patch(format!("{PODS}/page/status"), "merge", &status).expect_status(200);
+        let proxy = format!("{PODS}/page:{}/proxy", echo());
+        let host = client.address();
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            let answer = client.send(&Request::new(method, format!("{proxy}/a?b=c")));
+            answer.expect_status(200);
+            let told = format!("{method} /a?b=c HTTP/1.1|host: {host}|x-forwarded-uri: {proxy}/a");
+            assert_eq!(answer.text(), format!("{told}<a href=\"{proxy}/next\">"));
+        }
+        let options = client.send(&Request::new("OPTIONS", &proxy));
+        assert!(options.text().starts_with("OPTIONS / HTTP/1.1"), "{}", options.text());
+        let redirect = client.get(&proxy);
+        redirect.expect_status(301);
+        assert_eq!(redirect.header("location"), format!("{proxy}/"));
     });
 }

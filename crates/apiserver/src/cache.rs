@@ -241,7 +241,8 @@ impl Cache {
         Snapshot { objects, revision: revision.max(inner.revision) }
     }
 
-    /// The objects as they were at a revision, if the ring reaches back that far.
+    /// The objects as they were at a revision, if the ring reaches back that far and the store still knows it: how much
+    /// happened since must not decide how long a list can be continued.
     pub(crate) fn snapshot_at(
         &self,
         namespace: &str,
@@ -249,7 +250,7 @@ impl Cache {
         revision: u64,
     ) -> Option<Snapshot> {
         let inner = self.inner.read();
-        if revision < inner.complete_after {
+        if revision < inner.complete_after || revision < self.store.compacted() {
             return None;
         }
         let scope = self.scope(namespace);
@@ -434,6 +435,9 @@ mod tests {
         assert_eq!(names(first), [("a".to_owned(), first)]);
         assert_eq!(names(second), [("a".to_owned(), second)]);
         assert_eq!(cache.snapshot("n", None).objects.len(), 2);
+        store.compact(second).await.unwrap();
+        assert!(cache.snapshot_at("n", None, first).is_none(), "what is compacted is gone from lists");
+        assert_eq!(names(second), [("a".to_owned(), second)]);
     }
 
     /// Looks into a cache while the store tells of a change, just before the cache hears of it.

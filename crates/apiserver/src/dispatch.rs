@@ -159,7 +159,9 @@ impl Server {
         if info.verb == "proxy" || (!call.at.rest.is_empty() && call.at.subresource != "proxy") {
             return Err(Status::unknown_path());
         }
-        if info.verb.is_empty() || (info.verb_in_path && parts.method != Method::GET) {
+        let nothing =
+            info.verb.is_empty() && !connect::is_only_passed_on(&call.at.subresource, &parts.method);
+        if nothing || (info.verb_in_path && parts.method != Method::GET) {
             return Err(Status::method_not_allowed());
         }
         check_scope(&call, info.verb)?;

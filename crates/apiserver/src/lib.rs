@@ -111,6 +111,7 @@ pub struct Server {
     metrics: Metrics,
     health: Health,
     client_certificates: ClientCertificates,
+    /// Where everybody reaches it who asks for that, pods above all.
     advertised: String,
     port: u16,
     endpoint: Option<SocketAddr>,
@@ -155,7 +156,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         }),
         metrics: Metrics::new(),
         client_certificates,
-        advertised: options.advertised.to_string(),
+        advertised: options.endpoint.unwrap_or(options.advertised).to_string(),
         port: options.advertised.port(),
         endpoint: options.endpoint,
         service_ranges: options.service_ranges,

@@ -51,6 +51,10 @@ pub static CERTIFICATE_SIGNING_REQUESTS: Kind = Kind::built_in(
     "CertificateSigningRequest",
     false,
 );
+pub static CLUSTER_TRUST_BUNDLES: Kind =
+    Kind::built_in("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", false);
+pub static POD_CERTIFICATE_REQUESTS: Kind =
+    Kind::built_in("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", true);
 pub static STORAGE_CLASSES: Kind =
     Kind::built_in("storage.k8s.io", "v1", "storageclasses", "StorageClass", false);
 pub static VOLUME_ATTACHMENTS: Kind =

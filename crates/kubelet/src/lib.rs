@@ -17,6 +17,7 @@ mod environment;
 mod events;
 mod eviction;
 mod expansion;
+mod followed;
 mod hooks;
 mod housekeeping;
 mod http;
@@ -31,6 +32,7 @@ mod observe;
 mod observed;
 mod oom;
 mod pod;
+mod pod_certificates;
 mod pods;
 mod probes;
 mod relist;
@@ -124,6 +126,7 @@ pub async fn run_and_serve(
     let reserved = node::Reserved::read(configured).map_err(wrong)?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
+    let certificates = pod_certificates::PodCertificates::new(&options.node_name);
     let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
     let (root, manifests) = (options.root_dir.clone(), options.manifests);
     let machine = Arc::new(Machine {
@@ -152,6 +155,8 @@ pub async fn run_and_serve(
         statuses: statuses::Statuses::default(),
         tokens: tokens::Tokens::default(),
         watched: watched::Watched::default(),
+        trust: followed::Followed::new(kinds::CLUSTER_TRUST_BUNDLES.clone(), "clusterTrustBundle", |_| None),
+        certificates,
         probes: probes::Probes::default(),
         admissions,
         reserved,

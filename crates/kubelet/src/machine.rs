@@ -16,10 +16,12 @@ use crate::collection::Collection;
 use crate::config::NodeConfig;
 use crate::events::Teller;
 use crate::eviction::Evictions;
+use crate::followed::Followed;
 use crate::housekeeping::Housekeeping;
 use crate::images::ImageManager;
 use crate::node::{NodeOptions, Reserved};
 use crate::pod::Pod;
+use crate::pod_certificates::PodCertificates;
 use crate::pods::Pods;
 use crate::probes::Probes;
 use crate::stats::Stats;
@@ -40,6 +42,9 @@ pub(crate) struct Machine {
     pub(crate) statuses: Statuses,
     pub(crate) tokens: Tokens,
     pub(crate) watched: Watched,
+    /// Bundles of authorities that pods may trust.
+    pub(crate) trust: Followed,
+    pub(crate) certificates: PodCertificates,
     pub(crate) probes: Probes,
     pub(crate) pods: Pods,
     pub(crate) cgroups: PodCgroups,
@@ -88,6 +93,8 @@ impl Machine {
         self.statuses.forget(uid);
         self.tokens.forget(uid);
         self.watched.forget(self, uid);
+        self.trust.forget(self, uid);
+        self.certificates.forget(self, uid);
         self.probes.forget(uid);
         self.pods.forget(uid);
         self.allocations.forget(self, uid);

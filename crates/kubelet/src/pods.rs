@@ -9,6 +9,7 @@ use corten_container::ContainerEvent;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::followed::Followed;
 use crate::machine::Machine;
 use crate::observed::Observed;
 use crate::pod::Pod;
@@ -31,6 +32,8 @@ impl Pods {
     pub(crate) fn want(machine: &Arc<Machine>, pod: Pod) {
         if !pod.is_static() {
             Watched::follow(machine, &pod);
+            Followed::follow(machine, |machine| &machine.trust, &pod);
+            Followed::follow(machine, |machine| &machine.certificates.requests, &pod);
         }
         let mut state = machine.pods.0.lock();
         if let Some(orders) = state.workers.get(pod.uid()) {

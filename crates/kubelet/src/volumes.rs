@@ -12,6 +12,7 @@ mod mount_points;
 mod ownership;
 mod payload;
 mod sub_path;
+mod trust;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::Permissions;

@@ -22,6 +22,7 @@ mod identity;
 mod kubeconfig;
 mod leaf;
 mod pem;
+mod proof;
 mod request;
 mod sans;
 mod server;
@@ -37,6 +38,7 @@ pub use kubeconfig::{
 };
 pub use leaf::{IssuedCert, LeafRequest, LeafUsage};
 pub use pem::{pem_certificates, to_pem};
+pub use proof::{KeyKind, Proof, prove};
 pub use request::{CertificateRequest, RequestedSubject, requested_subject};
 pub use sans::Sans;
 pub use server::ServerPki;

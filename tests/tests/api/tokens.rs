@@ -122,7 +122,7 @@ fn a_service_account_gets_a_token_and_uses_it() {
 
 #[test]
 fn others_can_verify_tokens_themselves() {
-    let server = Server::start();
+    let server = Server::start_with(&["--advertise-address", "192.0.2.7"]);
     let admin = server.client();
     account(admin, "robot");
     let token = token(admin, "robot", &json!({"audiences": ["vault"]}));
@@ -130,7 +130,9 @@ fn others_can_verify_tokens_themselves() {
     let configuration = found.expect(200);
     assert_eq!(found.header("cache-control"), "public, max-age=3600");
     assert_eq!(configuration["issuer"], ISSUER);
-    assert_eq!(configuration["jwks_uri"], format!("{}/openid/v1/jwks", server.url()));
+    // Pods ask for the keys, and would ask themselves at 127.0.0.1.
+    let outside = server.url().replace("127.0.0.1", "192.0.2.7");
+    assert_eq!(configuration["jwks_uri"], format!("{outside}/openid/v1/jwks"));
     assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256"]));
     let keys = admin.get("/openid/v1/jwks");
     assert_eq!(keys.header("content-type"), "application/jwk-set+json");

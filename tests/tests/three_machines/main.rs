@@ -1,5 +1,5 @@
 //! Three machines, real containers on each, real packets between them: every feature of services with both back ends of
-//! the proxy, policies for every pair of pods, names, and what goes on when agents, servers, endpoints and nodes fail.
+//! the proxy, policies for every pair of pods with both, names, and what goes on when agents, servers, endpoints and nodes fail.
 //!
 //! One cluster is shared by everything, so that it takes no longer than it must.
 
@@ -18,6 +18,7 @@ fn services_policies_and_faults_on_three_machines() {
         faults::agent_is_killed(cluster);
         cluster.restart_all("iptables");
         services::all(cluster);
+        policies::matrix(cluster);
         faults::server_is_away(cluster);
         faults::node_is_cut_off(cluster);
     });

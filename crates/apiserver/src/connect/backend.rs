@@ -60,8 +60,9 @@ impl Backend {
     /// Sends a request; the connection lasts for as long as the answer, or what it is upgraded to.
     pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<Incoming>, String> {
         let authority = self.authority();
+        // What is passed on names whom its client asked.
         if let Ok(host) = authority.parse() {
-            request.headers_mut().insert(header::HOST, host);
+            request.headers_mut().entry(header::HOST).or_insert(host);
         }
         let dialed = tokio::time::timeout(DIAL, TcpStream::connect((self.host.as_str(), self.port))).await;
         let stream = match dialed {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use corten_api::Status;
 use futures_util::StreamExt;
-use http::header::{CONNECTION, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, BodyStream, Empty};
@@ -38,6 +38,11 @@ impl Sent {
         for name in impersonating {
             headers.remove(name);
         }
+        // With HTTP/2 the host is part of the URI.
+        let host = parts.uri.authority().and_then(|host| host.as_str().parse().ok());
+        if let Some(host) = host.filter(|_| !headers.contains_key(HOST)) {
+            headers.insert(HOST, host);
+        }
         let upgrade = parts.extensions.get::<OnUpgrade>().filter(|_| headers.contains_key(UPGRADE)).cloned();
         if upgrade.is_none() {
             remove_hops(&mut headers);
@@ -57,6 +62,18 @@ impl Sent {
 
     pub(super) fn method(&self) -> &Method {
         &self.method
+    }
+
+    /// Whom the client asked.
+    pub(super) fn host(&self) -> &str {
+        self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Says something that the client did not.
+    pub(super) fn say(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+        if let Some(value) = value {
+            self.headers.insert(name, value);
+        }
     }
 
     /// Sends it to whoever answers, as a request for another path.

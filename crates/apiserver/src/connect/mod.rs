@@ -1,12 +1,14 @@
 //! Requests that are answered elsewhere: by a node's kubelet (logs, exec, attach, port-forward), or by whatever a pod,
 //! a service or a node serves (proxies).
 //!
-//! What is asked is looked at here only as far as it takes to find who answers; bytes pass as they come, both ways.
+//! What is asked is looked at here only as far as it takes to find who answers; bytes pass as they come, both ways, but
+//! for links in proxied pages.
 
 mod backend;
 mod container;
 mod forward;
 mod kubelet;
+mod links;
 mod log;
 mod proxy;
 mod session;
@@ -14,6 +16,7 @@ mod session;
 use bytes::Bytes;
 use corten_api::{Status, Value};
 use corten_auth::Attributes;
+use http::Method;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -34,6 +37,11 @@ pub(crate) fn is_elsewhere(subresource: &str) -> bool {
     matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
+/// Whether a method that is no verb here is one for whoever answers.
+pub(crate) fn is_only_passed_on(subresource: &str, method: &Method) -> bool {
+    subresource == "proxy" && *method == Method::OPTIONS
+}
+
 /// Passes a request on to where it is answered.
 pub(crate) async fn call<B>(call: &Call, parts: &Parts, verb: &str, body: B) -> Result<Answer, Status>
 where
@@ -42,7 +50,7 @@ where
 {
     let subresource = &*call.at.subresource;
     let found = call.served.resource.subresource(subresource).ok_or_else(Status::unknown_path)?;
-    if !found.verbs.contains(&verb) {
+    if !found.verbs.contains(&verb) && !is_only_passed_on(subresource, &parts.method) {
         return Err(Status::method_not_allowed());
     }
     if matches!(subresource, "exec" | "attach" | "portforward") {

@@ -1,16 +1,19 @@
 //! `proxy` of pods, services and nodes: requests to what they serve.
 
 use corten_api::{Status, Value};
-use http::header::LOCATION;
-use http::{Method, Response, StatusCode};
+use http::header::{HeaderName, LOCATION};
+use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::backend::Backend;
 use super::forward::Sent;
+use super::links::{self, Place};
 use super::object;
 use crate::body::ResponseBody;
 use crate::call::Call;
 use crate::random;
 use crate::respond::Answer;
+
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
     let backend = match call.served.name() {
@@ -28,10 +31,25 @@ pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
     pass(sent, &backend, &path).await
 }
 
-async fn pass(sent: Sent, backend: &Backend, path: &str) -> Result<Answer, Status> {
+async fn pass(mut sent: Sent, backend: &Backend, path: &str) -> Result<Answer, Status> {
     let query = sent.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let failed = |why| Status::unavailable(format!("error trying to reach service: {why}"));
-    sent.to(backend, &format!("{path}{query}")).await.map_err(failed)
+    let place = (!sent.is_upgrade()).then(|| place(&mut sent, backend, path));
+    let answer = sent.to(backend, &format!("{path}{query}")).await.map_err(failed)?;
+    Ok(match place {
+        Some(place) => links::through(answer, place),
+        None => answer,
+    })
+}
+
+/// Where what is asked for is, as both ends see it. The server is told how its clients see it.
+fn place(sent: &mut Sent, backend: &Backend, path: &str) -> Place {
+    let whole = sent.uri.path();
+    let prefix = whole.strip_suffix(path).unwrap_or(whole).to_owned();
+    let forwarded = HeaderValue::from_str(whole).ok();
+    let asked = sent.host().to_owned();
+    sent.say(FORWARDED_URI, forwarded);
+    Place { prefix, host: backend.authority(), asked }
 }
 
 /// Relative links only work below a directory.

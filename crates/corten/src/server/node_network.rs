@@ -49,17 +49,18 @@ pub(crate) async fn let_nodes_read(client: &Client) -> Result<(), Error> {
 }
 
 async fn add(client: &Client, addresses: &[IpAddr]) -> Result<(), Error> {
-    match client.create(&kinds::SERVICES, &service(addresses)).await {
-        Err(error) if error.already_exists() => {
-            let found = client.get(&kinds::SERVICES, &key()).await?;
-            let wanted = addresses.first().map(ToString::to_string);
-            if found.str_at(&["spec", "clusterIP"]) != wanted.as_deref() {
-                tracing::warn!("the service kube-dns has another address than --cluster-dns says");
-            }
-            Ok(())
+    // Not made blindly: it would hear that its address is taken, not by whom.
+    let found = match client.get(&kinds::SERVICES, &key()).await {
+        Err(error) if error.is_not_found() => {
+            return client.create(&kinds::SERVICES, &service(addresses)).await.map(drop);
         }
-        made => made.map(drop),
+        found => found?,
+    };
+    let wanted = addresses.first().map(ToString::to_string);
+    if found.str_at(&["spec", "clusterIP"]) != wanted.as_deref() {
+        tracing::warn!("the service kube-dns has another address than --cluster-dns says");
     }
+    Ok(())
 }
 
 async fn remove(client: &Client) -> Result<(), Error> {

@@ -6,10 +6,12 @@ use corten_api::{Map, Value, value};
 use corten_client::Key;
 
 use super::atomic::{Content, Files};
+use super::trust;
 use crate::downward::{self, Place};
 use crate::machine::Machine;
 use crate::node;
 use crate::pod::Pod;
+use crate::pod_certificates::Bundle;
 use crate::start::named;
 use crate::watched::Which;
 
@@ -36,7 +38,7 @@ pub(super) async fn payload(
         "downward-api"
     } else if let Some(source) = volume.get("projected") {
         let mode = mode_of(source, "defaultMode").unwrap_or(DEFAULT_MODE);
-        for part in source.items_at(&["sources"]) {
+        for (index, part) in source.items_at(&["sources"]).iter().enumerate() {
             if let Some(part) = part.get("configMap") {
                 of_object(machine, pod, &CONFIG_MAP, part, "name", mode, &mut files).await?;
             } else if let Some(part) = part.get("secret") {
@@ -45,6 +47,16 @@ pub(super) async fn payload(
                 of_pod(machine, pod, part, mode, &mut files)?;
             } else if let Some(part) = part.get("serviceAccountToken") {
                 of_account(machine, pod, part, mode, &mut files).await?;
+            } else if let Some(part) = part.get("clusterTrustBundle") {
+                let anchors = trust::anchors(&*machine.trust.objects(machine).await?, part)?;
+                put(pod, part, "path", mode, &anchors, &mut files);
+            } else if let Some(part) = part.get("podCertificate") {
+                let volume = volume.str_at(&["name"]).unwrap_or_default();
+                let Bundle { key, chain } =
+                    machine.certificates.get(machine, pod, volume, index, part).await?;
+                put(pod, part, "keyPath", mode, &key, &mut files);
+                put(pod, part, "certificateChainPath", mode, &chain, &mut files);
+                put(pod, part, "credentialBundlePath", mode, &format!("{key}{chain}"), &mut files);
             }
         }
         "projected"
@@ -154,6 +166,14 @@ async fn of_account(
     let mode = if by_group { 0o640 } else { mode };
     files.insert(path, Content { bytes: token.into_bytes(), mode });
     Ok(())
+}
+
+/// A file at the path that a part of a volume names, if it does.
+fn put(pod: &Pod, part: &Value, path_key: &str, mode: u32, text: &str, files: &mut Files) {
+    let Some(path) = part.str_at(&[path_key]).filter(|path| !path.is_empty()) else { return };
+    let by_group = pod.tree().int_at(&["spec", "securityContext", "fsGroup"]).is_some();
+    let mode = if by_group { 0o640 } else { mode };
+    files.insert(path.to_owned(), Content { bytes: text.as_bytes().to_vec(), mode });
 }
 
 /// What is asked of the API server for a token.
