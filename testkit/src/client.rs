@@ -272,6 +272,34 @@ impl Client {
         self.send(&Request::new("DELETE", path))
     }
 
+    /// Asks for a path over a WebSocket: the connection, once the server has agreed to speak nothing else.
+    #[track_caller]
+    pub fn websocket(&self, path: &str, protocol: &str) -> Connection {
+        let mut request = Request::new("GET", path)
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        if !protocol.is_empty() {
+            request = request.header("sec-websocket-protocol", protocol);
+        }
+        let opened = self.connect().and_then(|mut connection| {
+            connection.send(&request.bytes(self.address))?;
+            let head = connection.read_until(b"\r\n\r\n")?;
+            Ok((connection, String::from_utf8_lossy(&head).to_ascii_lowercase()))
+        });
+        let (connection, head) = match opened {
+            Ok(opened) => opened,
+            Err(error) => panic!("{}: no answer: {error}", asked(&request)),
+        };
+        assert!(head.starts_with("http/1.1 101 "), "{head}");
+        // What only a server answers to this key that knows the protocol.
+        assert!(head.contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"), "{head}");
+        let spoken = head.contains(&format!("sec-websocket-protocol: {protocol}\r\n"));
+        assert_eq!(spoken, !protocol.is_empty(), "{head}");
+        connection
+    }
+
     /// Opens a watch; the path says `watch=true` and the rest.
     #[track_caller]
     pub fn watch(&self, path: impl Into<String>) -> Watch {

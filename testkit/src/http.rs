@@ -51,6 +51,17 @@ impl Connection {
         stream.flush()
     }
 
+    /// Reads bytes as they are, up to and with the first that end like this.
+    pub fn read_until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+        let mut read = Vec::new();
+        while !read.ends_with(end) {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte)?;
+            read.extend(byte);
+        }
+        Ok(read)
+    }
+
     /// Reads what a server said before it stopped listening; for when [`Connection::send`] has failed.
     pub(crate) fn salvage(&mut self) -> io::Result<Head> {
         let StreamOwned { conn, sock } = self.stream.get_mut();

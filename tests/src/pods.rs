@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use corten_testkit::{Client, Containerd, DataDirectory, Server, busybox_archive, corten_binary};
+use corten_testkit::{Client, Containerd, DataDirectory, Request, Server, busybox_archive, corten_binary};
 use serde_json::{Value, json};
 
 use crate::{Machine, eventually};
@@ -231,23 +231,29 @@ pub fn import(directory: &Path) {
 }
 
 /// Deletes all pods and waits until nothing of them is left, or until that is hopeless. Never fails: it is for the end of
-/// tests that may have failed already.
+/// tests that may have failed already, and a second panic would lose what the first one said.
 pub fn leave_nothing(client: &Client, directory: &Path) {
-    let names = || -> Vec<String> {
-        let list = client.get(PODS);
-        let items = if list.status == 200 { list.expect(200)["items"].clone() } else { Value::Null };
-        let items = items.as_array().cloned().unwrap_or_default();
-        items.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
-    };
-    for name in names() {
-        client.delete(format!("{PODS}/{name}?gracePeriodSeconds=1"));
+    let Some(present) = names(client) else { return };
+    for name in present {
+        let path = format!("{PODS}/{name}?gracePeriodSeconds=1");
+        // Who cannot be asked any more has nothing deleted; the wait below ends by itself.
+        let _ = client.try_send(&Request::new("DELETE", path));
     }
     let sandboxes = directory.join("runtime/sandboxes");
     let has_some = || std::fs::read_dir(&sandboxes).is_ok_and(|mut left| left.next().is_some());
+    let has_pods = || names(client).is_some_and(|names| !names.is_empty());
     let started = Instant::now();
-    while (!names().is_empty() || has_some()) && started.elapsed() < HOPE {
+    while (has_pods() || has_some()) && started.elapsed() < HOPE {
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// What pods there are called, or nothing if the server cannot be asked.
+fn names(client: &Client) -> Option<Vec<String>> {
+    let answer = client.try_send(&Request::new("GET", PODS)).ok()?;
+    let list: Value = serde_json::from_slice(&answer.body).ok()?;
+    let items = list["items"].as_array()?;
+    Some(items.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
 pub fn items(client: &Client) -> Vec<Value> {

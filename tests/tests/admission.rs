@@ -126,3 +126,33 @@ fn a_node_tells_what_happens_to_it() {
     node.replace();
     assert_eq!(reasons(node.client(), &node.name).iter().filter(|told| told.contains("Rebooted")).count(), 0);
 }
+
+#[test]
+fn a_kubelet_that_comes_back_asks_again_who_may_stay() {
+    let mut node = Node::start("returns", Runtime::Native);
+    let path = format!("/api/v1/nodes/{}", node.name);
+    let label = |value: Value| json!({"metadata": {"labels": {"disk": value}}});
+    node.client().patch(&path, "merge", &label(json!("fast"))).expect_status(200);
+    let running = |name: &str| pod(name, "Always", &[container("main", "sleep 100000")]);
+    let mut picky = running("picky");
+    picky["spec"]["nodeSelector"] = json!({"disk": "fast"});
+    node.create(&picky);
+    node.create(&running("easy"));
+    let started = |name: &str| {
+        let status = node.pod(name)["status"]["containerStatuses"][0].clone();
+        status["state"]["running"]["startedAt"].clone()
+    };
+    eventually("both run", || !started("picky").is_null() && !started("easy").is_null());
+    let since = started("easy");
+
+    node.client().patch(&path, "merge", &label(Value::Null)).expect_status(200);
+    node.replace();
+    eventually("who does not fit any more has failed", || {
+        let status = node.pod("picky")["status"].clone();
+        status["phase"] == "Failed" && status["reason"] == "NodeAffinity"
+    });
+    let easy = node.pod("easy")["status"].clone();
+    assert_eq!(easy["phase"], "Running");
+    assert_eq!(easy["containerStatuses"][0]["state"]["running"]["startedAt"], since);
+    node.end();
+}

@@ -365,3 +365,46 @@ fn an_autoscaler_keeps_to_its_bounds() {
         status["desiredReplicas"] == 3 && status["conditions"][0]["reason"] == "SucceededRescale"
     });
 }
+
+#[test]
+fn revisions_that_others_make_stay_as_they_are() {
+    let server = cluster();
+    let client = server.client();
+    let (sets, revisions) = (
+        "/apis/apps/v1/namespaces/default/daemonsets",
+        "/apis/apps/v1/namespaces/default/controllerrevisions",
+    );
+    let set = |name: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+            "spec": {
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+                },
+            },
+        })
+    };
+    let ready = |name: &str| client.get(format!("{sets}/{name}")).expect(200)["status"]["numberReady"] == 3;
+    // Whoever runs was looked at after everything that had happened before it came.
+    let run = |name: &str| {
+        client.post(sets, &set(name)).expect(201);
+        eventually("the set runs", || ready(name));
+    };
+    run("first");
+    run("second");
+
+    let of_first = format!("{revisions}?labelSelector=app%3Dfirst");
+    let mut double = items(client, &of_first).remove(0);
+    let metadata = double["metadata"].as_object_mut().expect("it is an object");
+    ["uid", "resourceVersion", "creationTimestamp", "managedFields"]
+        .iter()
+        .for_each(|key| drop(metadata.remove(*key)));
+    metadata["name"] = json!("double");
+    double["revision"] = json!(2);
+    client.post(revisions, &double).expect(201);
+    run("third");
+    let owned = items(client, &of_first);
+    assert_eq!(owned.len(), 2, "{owned:?}");
+}

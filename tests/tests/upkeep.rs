@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use corten_e2e::{eventually, pods};
-use corten_testkit::{Client, DataDirectory, Server, Tool, corten_binary};
+use corten_testkit::{Client, DataDirectory, Request, Server, Tool, corten_binary};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -119,6 +119,11 @@ fn what_pods_use_is_told() {
     eventually("who is busy uses more", || used("busy") > Some(20.0) && used("idle") < Some(20.0));
     let nodes = node.client().get(format!("{METRICS}/nodes")).expect(200);
     assert_eq!(nodes["items"][0]["metadata"]["name"], json!(node.name));
+    let path = format!("{METRICS}/nodes/{}", node.name);
+    let packed = Request::new("GET", path).accept("application/vnd.kubernetes.protobuf");
+    let packed = node.client().send(&packed);
+    assert_eq!((packed.status, packed.header("content-type")), (200, "application/vnd.kubernetes.protobuf"));
+    assert!(packed.body.starts_with(b"k8s\0") && packed.text().contains(&node.name), "{packed:?}");
     assert_eq!(node.client().get(format!("{METRICS}/namespaces/default/pods/none")).status, 404);
     let kubectl = Tool::new("kubectl", &node.server);
     let top = kubectl.run(&["top", "pods", "--containers", "--no-headers"]).ok();

@@ -79,7 +79,25 @@ fn volumes_are_their_groups(runtime: Runtime) {
     node.end();
 }
 
+fn files_say_what_a_pod_may_use(runtime: Runtime) {
+    let node = Node::start("allotted", runtime);
+    let limit = |name: &str| json!({"path": name, "resourceFieldRef": {"containerName": "main", "resource": format!("limits.{name}")}});
+    let mount = json!([{"name": "d", "mountPath": "/d"}]);
+    let mut asked = pod("modest", "Never", &[mounted("main", "cat /d/cpu; echo; cat /d/memory", mount)]);
+    asked["spec"]["volumes"] =
+        json!([{"name": "d", "downwardAPI": {"items": [limit("cpu"), limit("memory")]}}]);
+    node.create(&asked);
+    eventually("it has looked", || node.pod("modest")["status"]["phase"] == "Succeeded");
+    let allocatable = node.object()["status"]["allocatable"].clone();
+    let kibibytes = allocatable["memory"].as_str().and_then(|text| text.strip_suffix("Ki"));
+    let memory = kibibytes.and_then(|text| text.parse::<u64>().ok()).expect("memory is in Ki") * 1024;
+    let cpu = allocatable["cpu"].as_str().expect("there are processors");
+    assert_eq!(node.log("modest", "main"), format!("{cpu}\n{memory}\n"));
+    node.end();
+}
+
 on_every_runtime! {
+    files_say_what_a_pod_may_use
     no_path_leads_out
     volumes_are_their_groups
 }

@@ -173,6 +173,7 @@ impl<'s> Walk<'s, '_> {
             },
             Kind::Time => self.time(value, kind, time::parse, time::format),
             Kind::MicroTime => self.time(value, kind, time::parse_micro, time::format_micro),
+            Kind::Duration => self.duration(value, kind),
             Kind::FieldsV1 => {
                 if let Value::Object(_) = value {
                     *value = Value::Raw(json::write_to_string(value).into());
@@ -260,6 +261,15 @@ impl<'s> Walk<'s, '_> {
             return Ok(());
         }
         *text = format(at);
+        Ok(())
+    }
+
+    fn duration(&self, value: &mut Value, kind: &Kind) -> Result<(), TypeError> {
+        let Value::String(text) = value else {
+            return Err(self.mismatch(value, &kind.go_name()).read_by_itself(value, "string"));
+        };
+        let seconds = time::go_duration(text)?;
+        *text = time::format_duration((seconds * 1e9).round() as i64).into();
         Ok(())
     }
 
@@ -392,6 +402,7 @@ fn zero(kind: &Kind, pointer: bool) -> Option<Value> {
         Kind::Bool => Value::Bool(false),
         Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(0),
         Kind::Quantity => Value::from("0"),
+        Kind::Duration => Value::from("0s"),
         Kind::Struct(_) => Value::object(),
         Kind::Bytes
         | Kind::Time

@@ -69,6 +69,37 @@ pub fn go_duration(text: &str) -> Result<f64, String> {
     Ok(sign * seconds)
 }
 
+/// A duration in nanoseconds as Go prints it.
+pub fn format_duration(nanoseconds: i64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let amount = nanoseconds.unsigned_abs();
+    let text = match amount {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{amount}ns"),
+        1_000..1_000_000 => format!("{}µs", decimal(amount, 1_000)),
+        1_000_000..SECOND => format!("{}ms", decimal(amount, 1_000_000)),
+        _ => {
+            let (minutes, seconds) = (amount / (60 * SECOND), decimal(amount % (60 * SECOND), SECOND));
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, minutes) => format!("{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    };
+    if nanoseconds < 0 { format!("-{text}") } else { text }
+}
+
+/// An amount in a unit that is a power of ten, with as many decimals as it needs.
+fn decimal(amount: u64, unit: u64) -> String {
+    let (whole, rest) = (amount / unit, amount % unit);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let digits = unit.ilog10() as usize;
+    format!("{whole}.{}", format!("{rest:0digits$}").trim_end_matches('0'))
+}
+
 /// A text being read along a layout.
 struct Reader<'t> {
     text: &'t str,
@@ -230,6 +261,18 @@ mod tests {
         assert_eq!(go_duration("0"), Ok(0.0));
         assert_eq!(go_duration("5").unwrap_err(), "time: missing unit in duration \"5\"");
         assert_eq!(go_duration("5x").unwrap_err(), "time: unknown unit \"x\" in duration \"5x\"");
+        for (nanoseconds, text) in [
+            (0, "0s"),
+            (17, "17ns"),
+            (1_500, "1.5µs"),
+            (-2_000_001, "-2.000001ms"),
+            (15_000_000_000, "15s"),
+            (90_500_000_000, "1m30.5s"),
+            (3_600_000_000_000, "1h0m0s"),
+        ] {
+            assert_eq!(format_duration(nanoseconds), text);
+            assert_eq!((go_duration(text).unwrap() * 1e9).round(), nanoseconds as f64);
+        }
         for bad in ["", "s", ".s", "-"] {
             assert_eq!(go_duration(bad).unwrap_err(), format!("time: invalid duration {bad:?}"));
         }

@@ -124,6 +124,9 @@ pub(crate) struct Cache {
     store: Store,
     inner: RwLock<Inner>,
     progress: watch::Sender<u64>,
+    /// How far the store has told everybody what happened, this cache included. Its own revision is ahead of that
+    /// while it tells: who took it for what is in here would miss what is not yet.
+    published: watch::Receiver<u64>,
 }
 
 #[derive(Default)]
@@ -157,6 +160,7 @@ impl Cache {
             store: store.clone(),
             inner: RwLock::default(),
             progress: watch::Sender::new(0),
+            published: store.progress(),
             form,
         });
         let prefix = cache.form.prefix.clone();
@@ -215,14 +219,23 @@ impl Cache {
 
     /// The revision this cache is the state of: nothing under its prefix happened since its own last event.
     pub(crate) fn revision(&self) -> u64 {
-        let store = self.store.revision();
-        self.inner.read().revision.max(store)
+        let published = *self.published.borrow();
+        self.inner.read().revision.max(published)
+    }
+
+    /// Waits until everything is in here that can be known of elsewhere, such as by a watcher of something else.
+    pub(crate) async fn catch_up(&self) {
+        let happened = self.store.revision();
+        if *self.published.borrow() < happened {
+            // Fails once the store is closed: then nothing more happens.
+            let _ = self.published.clone().wait_for(|published| *published >= happened).await;
+        }
     }
 
     /// All objects under a namespace (all if empty) that come after a key.
     pub(crate) fn snapshot(&self, namespace: &str, after: Option<&str>) -> Snapshot {
         // Read first: everything up to it is applied once the lock is held.
-        let revision = self.store.revision();
+        let revision = *self.published.borrow();
         let inner = self.inner.read();
         let objects = inner.range(&self.scope(namespace), after).map(|(_, o)| o.clone()).collect();
         Snapshot { objects, revision: revision.max(inner.revision) }
@@ -425,6 +438,37 @@ mod tests {
         store.compact(second).await.unwrap();
         assert!(cache.snapshot_at("n", None, first).is_none(), "what is compacted is gone from lists");
         assert_eq!(names(second), [("a".to_owned(), second)]);
+    }
+
+    /// Looks into a cache while the store tells of a change, just before the cache hears of it.
+    #[derive(Default)]
+    struct Early {
+        cache: OnceLock<Arc<Cache>>,
+        /// Revisions of changes, what the cache was said to be the state of then, and how many objects it had.
+        seen: parking_lot::Mutex<Vec<(u64, [u64; 2], usize)>>,
+    }
+
+    impl Observer for Early {
+        fn apply(&self, _: &[Arc<StoreEvent>], revision: u64) {
+            let cache = self.cache.get().expect("it is there before anything changes");
+            let snapshot = cache.snapshot("n", None);
+            self.seen.lock().push((revision, [snapshot.revision, cache.revision()], snapshot.objects.len()));
+        }
+    }
+
+    #[tokio::test]
+    async fn no_revision_is_shown_before_its_objects() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let early = Arc::new(Early::default());
+        store.observe("/registry/configmaps/", early.clone());
+        let cache = early.cache.get_or_init(|| Cache::start(configmaps(), &store));
+        let first = put(&store, "a", "1").await;
+        let second = put(&store, "b", "1").await;
+        cache.catch_up().await;
+        assert_eq!((cache.revision(), cache.snapshot("n", None).revision), (second, second));
+        let seen = early.seen.lock().clone();
+        assert_eq!(seen, [(first, [first - 1; 2], 0), (second, [first; 2], 1)]);
     }
 
     #[tokio::test]

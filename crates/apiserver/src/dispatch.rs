@@ -25,7 +25,7 @@ use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, connect, endpoints, random};
+use crate::{Server, compress, connect, endpoints, random, websocket};
 
 /// The largest body that is read.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -171,8 +171,8 @@ impl Server {
                 let (group, resource) = (call.served.group(), call.served.name());
                 return Err(Status::method_not_supported(group, resource, "watch"));
             }
-            let answer = watch::watch(&call, self.stop.clone())?;
-            return Ok(counted(answer, self.clone()));
+            let answer = watch::watch(&call, self.stop.clone()).await?;
+            return websocket::watch(counted(answer, self.clone()), parts, &call.headers);
         }
         if connect::is_elsewhere(&call.at.subresource) {
             // On the heap: requests that are answered here do not need the room.

@@ -36,6 +36,7 @@ mod reviews;
 mod tls;
 mod verbs;
 mod version;
+mod websocket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,11 +3,14 @@
 //! Nothing a peer does or leaves undone can hold resources for long: handshakes and headers have
 //! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hyper::service::service_fn;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -16,6 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Server;
 use crate::authentication::Peer;
+use crate::respond::Answer;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long an idle connection is kept.
@@ -82,7 +86,11 @@ async fn connection(
     let (_, session) = stream.get_ref();
     let peer = server.client_certificates.peer(session.peer_certificates());
     let h2 = session.alpn_protocol() == Some(b"h2");
-    if let Err(error) = Box::pin(http(server, stream, peer, h2, stop)).await {
+    let (io, service) = (TokioIo::new(stream), Requests { server, peer: Arc::new(peer) });
+    // Each on the heap for itself: an idle connection does not carry the room of the other protocol.
+    let ended =
+        if h2 { Box::pin(http2(io, service, stop)).await } else { Box::pin(http1(io, service, stop)).await };
+    if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
 }
@@ -100,45 +108,59 @@ fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 
-async fn http(
-    server: Arc<Server>,
-    stream: Box<TlsStream<TcpStream>>,
-    peer: Peer,
-    h2: bool,
+/// Drives a connection until it ends, or until its requests have ended once the server is to stop.
+macro_rules! drive {
+    ($connection:expr, $stop:expr) => {{
+        let mut connection = std::pin::pin!($connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = stopped(&mut $stop) => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }};
+}
+
+async fn http1(
+    io: TokioIo<Box<TlsStream<TcpStream>>>,
+    service: Requests,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
-    let peer = Arc::new(peer);
-    let service = service_fn(move |request| {
-        let (server, peer) = (server.clone(), peer.clone());
-        // On the heap, so that an idle connection does not carry the room a request needs.
-        let answer = Box::pin(async move { server.handle(request, &peer).await });
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let io = TokioIo::new(stream);
-    macro_rules! drive {
-        ($connection:expr) => {{
-            let mut connection = std::pin::pin!($connection);
-            tokio::select! {
-                ended = connection.as_mut() => return ended,
-                () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
-            }
-            connection.await
-        }};
-    }
-    if h2 {
-        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(250)
-            .initial_stream_window_size(256 * 1024)
-            .initial_connection_window_size(1024 * 1024)
-            .max_frame_size(64 * 1024)
-            .keep_alive_interval(H2_PING)
-            .keep_alive_timeout(H2_PING_ANSWER);
-        drive!(builder.serve_connection(io, service))
-    } else {
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).pipeline_flush(true);
-        drive!(builder.serve_connection(io, service).with_upgrades())
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).pipeline_flush(true);
+    drive!(builder.serve_connection(io, service).with_upgrades(), stop)
+}
+
+async fn http2(
+    io: TokioIo<Box<TlsStream<TcpStream>>>,
+    service: Requests,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), hyper::Error> {
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(250)
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024)
+        .max_frame_size(64 * 1024)
+        .keep_alive_interval(H2_PING)
+        .keep_alive_timeout(H2_PING_ANSWER);
+    drive!(builder.serve_connection(io, service), stop)
+}
+
+/// What answers the requests of one connection.
+struct Requests {
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+}
+
+impl Service<Request<Incoming>> for Requests {
+    type Response = Answer;
+    type Error = std::convert::Infallible;
+    /// On the heap, so that an idle connection does not carry the room a request needs.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (server, peer) = (self.server.clone(), self.peer.clone());
+        Box::pin(async move { Ok(server.handle(request, &peer).await) })
     }
 }

@@ -13,7 +13,6 @@ use crate::body::{ListBody, ResponseBody};
 use crate::catalog::Served;
 use crate::negotiate::{Format, View, Wanted};
 use crate::object::Object;
-use crate::resource_metrics;
 
 pub(crate) type Answer = Response<ResponseBody>;
 
@@ -75,8 +74,6 @@ pub(crate) fn protobuf_text(value: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (meta::api_version(value), meta::kind(value));
     let (group, version) = resources::split_api_version(api_version);
     let schema = match kind {
-        // Their windows have no form in the table of types.
-        _ if group == resource_metrics::GROUP => return None,
         "Table" => return None,
         "PartialObjectMetadata"
         | "PartialObjectMetadataList"

@@ -59,6 +59,8 @@ pub static STORAGE_CLASSES: Kind =
     Kind::built_in("storage.k8s.io", "v1", "storageclasses", "StorageClass", false);
 pub static VOLUME_ATTACHMENTS: Kind =
     Kind::built_in("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false);
+pub static VOLUME_ATTRIBUTES_CLASSES: Kind =
+    Kind::built_in("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", false);
 pub static CSI_NODES: Kind = Kind::built_in("storage.k8s.io", "v1", "csinodes", "CSINode", false);
 pub static CSI_DRIVERS: Kind = Kind::built_in("storage.k8s.io", "v1", "csidrivers", "CSIDriver", false);
 pub static CSI_STORAGE_CAPACITIES: Kind =

@@ -138,6 +138,7 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(rootca::RootCaPublisher { root_ca: options.root_ca });
     manager.run(serviceaccount::ServiceAccounts);
     manager.run(storage::attach::Attacher::new(manager, options.attach_detach));
+    manager.run(storage::attributes_protection::AttributesProtection::new(manager));
     manager.run(storage::binder::Binder::new(manager, options.persistent_volume_binder));
     manager.run(storage::claim_protection::ClaimProtection::new(manager));
     manager.run(storage::ephemeral::EphemeralVolumes::new(manager));

@@ -1,5 +1,5 @@
-//! Whether the node takes a pod on. It is asked once, before anything of the pod begins; a pod that is not taken on has
-//! failed.
+//! Whether the node takes a pod on. It is asked once by every kubelet, before it does anything about the pod; a pod that is
+//! not taken on has failed.
 //!
 //! What is asked, in which order and in which words is upstream's. The checks are pure (`predicates`, `sysctls`,
 //! `preemption`); this file brings them together and ends those who have to make room.
@@ -65,9 +65,9 @@ impl Admissions {
     }
 }
 
-/// Takes a pod on, or says why not.
-pub(crate) async fn admit(machine: &Machine, pod: &Pod) -> Result<(), Refusal> {
-    let admitted = ask(machine, pod).await;
+/// Takes a pod on, or says why not. One that has begun already may go on although the node is short of something.
+pub(crate) async fn admit(machine: &Machine, pod: &Pod, has_begun: bool) -> Result<(), Refusal> {
+    let admitted = ask(machine, pod, has_begun).await;
     if let Err(Refusal { reason, message }) = &admitted {
         tracing::info!(pod = %pod.key(), reason, message, "a pod is not taken on");
         *machine.admissions.refused.lock().entry(counted_as(reason)).or_default() += 1;
@@ -75,8 +75,10 @@ pub(crate) async fn admit(machine: &Machine, pod: &Pod) -> Result<(), Refusal> {
     admitted
 }
 
-async fn ask(machine: &Machine, pod: &Pod) -> Result<(), Refusal> {
-    machine.evictions.admits(pod)?;
+async fn ask(machine: &Machine, pod: &Pod, has_begun: bool) -> Result<(), Refusal> {
+    if !has_begun {
+        machine.evictions.admits(pod)?;
+    }
     machine.admissions.allowed_sysctls.check(pod).map_err(|why| Refusal {
         reason: "SysctlForbidden".to_owned(),
         message: format!("forbidden sysctl: {why}"),

@@ -196,7 +196,7 @@ fn settle(
     if waiting.is_empty() {
         return (changed, news);
     }
-    let allocatable = node::known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default();
+    let allocatable = node::allocatable(machine);
     for uid in waiting {
         let others = others(accounts, machine, &uid);
         let Some(account) = accounts.get_mut(&uid) else { continue };

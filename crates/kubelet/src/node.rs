@@ -149,6 +149,11 @@ pub(crate) fn known(machine: &Machine) -> Value {
     )
 }
 
+/// What the node has for pods.
+pub(crate) fn allocatable(machine: &Machine) -> Value {
+    known(machine).at(&["status", "allocatable"]).cloned().unwrap_or_default()
+}
+
 /// Tells something of the node.
 pub(crate) fn tell(machine: &Machine, warning: bool, reason: &'static str, message: String) {
     let name = machine.config.node_name.as_str();

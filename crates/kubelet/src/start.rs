@@ -16,6 +16,7 @@ use crate::environment::{Sources, environment};
 use crate::hooks;
 use crate::kill::{self, Ending};
 use crate::machine::Machine;
+use crate::node;
 use crate::observed::Observed;
 use crate::pod::{Container, HostNamespace, Pod, Role};
 use crate::status::Waiting;
@@ -111,9 +112,7 @@ async fn post_start(
 fn place(machine: &Machine, pod: &Pod, around: &Surroundings<'_>) -> Place {
     let on_host = pod.uses_host(HostNamespace::Network);
     let pod_ips = if on_host { machine.host_ips.clone() } else { around.pod_ips.to_vec() };
-    let node = machine.caches.of(&machine.own_node).get(&Key::new("", machine.config.node_name.as_str()));
-    let allocatable = node.and_then(|node| node.tree().at(&["status", "allocatable"]).cloned());
-    Place { host_ips: machine.host_ips.clone(), pod_ips, allocatable: allocatable.unwrap_or_default() }
+    Place { host_ips: machine.host_ips.clone(), pod_ips, allocatable: node::allocatable(machine) }
 }
 
 /// The container an ephemeral one looks into; it has to run.

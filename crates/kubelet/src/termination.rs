@@ -48,17 +48,21 @@ fn log_tail(path: &Path) -> String {
     let Ok(text) = tail(path, MAX_LOG_BYTES * 2) else { return String::new() };
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.iter().rev().take(MAX_LOG_LINES).rev();
-    let said: Vec<&str> = last.filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
-    let mut said = said.join("\n");
-    if !said.is_empty() {
-        said.push('\n');
-    }
+    let mut said: String = last.filter_map(|line| content(line)).collect();
     let limit = usize::try_from(MAX_LOG_BYTES).unwrap_or(usize::MAX);
     let mut from = said.len().saturating_sub(limit);
     while !said.is_char_boundary(from) {
         from += 1;
     }
     said.split_off(from)
+}
+
+/// What a container wrote on one line of its log: its end belongs to it unless the line is only a part of one.
+fn content(line: &str) -> Option<String> {
+    let mut parts = line.splitn(4, ' ').skip(2);
+    let (tags, text) = (parts.next()?, parts.next()?);
+    let ending = if tags.split(':').next() == Some("P") { "" } else { "\n" };
+    Some(format!("{text}{ending}"))
 }
 
 fn tail(path: &Path, bytes: u64) -> std::io::Result<String> {
@@ -109,6 +113,9 @@ mod tests {
         std::fs::write(directory.join("log"), log).unwrap();
         assert_eq!(message(&status(&directory, "File")), "");
         assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "first line\nit broke\n");
+        std::fs::write(directory.join("log"), format!("{log}2026-01-01T00:00:00Z stdout P and so on\n"))
+            .unwrap();
+        assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "first line\nit broke\nand so on");
         std::fs::write(directory.join("said"), "DONE").unwrap();
         assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "DONE");
         std::fs::remove_dir_all(&directory).unwrap();

@@ -145,8 +145,8 @@ impl Worker {
         self.expire(&look);
         self.ended = self.ended.take().or_else(|| self.orders.ended.lock().clone());
         self.admit(&look).await;
-        let over = matches!(look.pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
-        if look.pod.deleted_at().is_some() || self.orders.is_unwanted() || self.ended.is_some() || over {
+        let is_to_end = look.pod.deleted_at().is_some() || self.orders.is_unwanted() || self.ended.is_some();
+        if is_to_end || is_over(&look.pod) {
             return self.end(&mut look).await;
         }
         self.bring_on(&mut look).await
@@ -169,21 +169,24 @@ impl Worker {
         status.map_or_else(|| pod.clone(), |status| pod.with_status(status))
     }
 
-    /// Asks once whether the node takes the pod on. Whoever has begun was taken on already.
+    /// Asks once whether the node takes the pod on, also if it has begun: the node may have become another while nobody
+    /// looked after the pod.
     async fn admit(&mut self, look: &Look) {
         if std::mem::replace(&mut self.admitted, true) || self.ended.is_some() {
             return;
         }
         let machine = self.machine.clone();
-        if look.pod.has_begun() || !look.observed.sandboxes.is_empty() {
+        if is_over(&look.pod) || look.pod.deleted_at().is_some() {
             let _ = machine.allocations.take_on(&machine, &look.pod, |_| Ok::<(), Infallible>(()));
             return;
         }
         if !look.pod.is_static() {
-            // Nobody is let in before it is known who is here.
+            // Nobody is judged before it is known who is here, and what the node is like.
             machine.caches.of(&machine.bound_pods).synced().await;
+            machine.caches.of(&machine.own_node).synced().await;
         }
-        if let Err(Refusal { reason, message }) = admission::admit(&machine, &look.pod).await {
+        let has_begun = look.pod.has_begun() || !look.observed.sandboxes.is_empty();
+        if let Err(Refusal { reason, message }) = admission::admit(&machine, &look.pod, has_begun).await {
             machine.teller(&look.pod).warning(reason.clone(), message.as_str());
             let message = format!("Pod was rejected: {message}");
             self.ended = Some(Ended { reason, message, rejected: true, ..Ended::default() });
@@ -298,6 +301,11 @@ impl Worker {
             tracing::debug!(pod = %look.pod.key(), error, "a pod that ends could not be told of");
         }
     }
+}
+
+/// Whether the API server knows already how a pod ended.
+fn is_over(pod: &Pod) -> bool {
+    matches!(pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
 }
 
 fn remove_logs(directory: &str) -> std::io::Result<()> {

@@ -88,12 +88,13 @@ async fn measure(what: &str, store: &Store, count: usize, keys: usize, dir: &Pat
         writer.await.expect("a writer that does not panic")?;
     }
     let (elapsed, used) = (start.elapsed(), processor_time() - processor);
-    let log = fs::metadata(dir.join("store.db-wal")).map_or(0, |file| file.len());
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
     println!(
-        "{WRITERS} writers, {what}: {:.0}/s, {:.1} us processor time each, log {} MB",
+        "{WRITERS} writers, {what}: {:.0}/s, {:.1} us processor time each, {} MB of files",
         count as f64 / elapsed.as_secs_f64(),
         used.as_micros() as f64 / count as f64,
-        log >> 20,
+        bytes >> 20,
     );
     Ok(())
 }

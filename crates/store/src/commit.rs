@@ -1,9 +1,9 @@
 //! The committer: the only thread that writes.
 //!
-//! Each round takes whatever waits, plans it against the published state, makes it durable in one
-//! disk transaction, publishes it, and only then answers. Invariants: nothing is visible before it is
-//! on disk, nothing is acknowledged before it is visible; a failed disk transaction changes nothing
-//! in memory and fails every request of its batch.
+//! Each round takes whatever waits, plans it against the published state, makes it durable at once,
+//! publishes it, and only then answers. Invariants: nothing is visible before it is on disk, nothing is
+//! acknowledged before it is visible; a write that fails changes nothing in memory and fails every
+//! request of its batch.
 
 use std::{
     error::Error as StdError,
@@ -14,17 +14,12 @@ use std::{
 
 use crate::{
     Committed, Error, LeaseId, Revision,
+    log::{Engine, Snapshot},
     plan::{Changes, Planner},
-    queue::{Reply, Request, Work},
+    queue::{Reply, Request},
     shared::Shared,
-    sqlite::{Engine, Scrub},
     witness::{Marks, Witness},
 };
-
-/// How many rows of compacted history are looked at per commit, besides twice as many as it wrote.
-const SCRUB_WITH_COMMIT: usize = 32;
-/// And per round when nothing else is to do.
-const SCRUB_WHEN_IDLE: usize = 1024;
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
@@ -32,8 +27,8 @@ pub(crate) struct Committer {
     witness: Witness,
     /// The last revision handed out.
     assigned: Revision,
-    /// Removing compacted rows failed and is not tried again before a commit succeeds.
-    scrub_failed: bool,
+    /// How far logs may grow before a snapshot takes their place.
+    snapshot_bytes: u64,
     /// Held for as long as this thread may write.
     lock: File,
 }
@@ -44,28 +39,21 @@ impl Committer {
         engine: Engine,
         witness: Witness,
         assigned: Revision,
+        snapshot_bytes: u64,
         lock: File,
     ) -> Self {
-        Committer { shared, engine, witness, assigned, scrub_failed: false, lock }
+        Committer { shared, engine, witness, assigned, snapshot_bytes, lock }
     }
 
     /// Works until the queue is closed and empty.
     pub(crate) fn run(mut self) {
         let _end = End(Arc::clone(&self.shared));
-        loop {
-            let scrub_pending = self.scrub_target().is_some() && !self.scrub_failed;
-            match self.shared.queue.take(!scrub_pending) {
-                Work::Batch(requests) => self.commit(requests),
-                Work::Idle => self.scrub(),
-                Work::Closed => break,
-            }
+        while let Some(requests) = self.shared.queue.take() {
+            self.commit(requests);
         }
-        self.shared.readers.close();
+        self.shared.generations.close();
         if let Err(error) = self.witness.sync() {
             tracing::warn!(%error, "cannot sync the record of the last acknowledged revision");
-        }
-        if let Err(error) = self.engine.close() {
-            tracing::warn!(error = &error as &dyn StdError, "cannot fold the log on close");
         }
         drop(self.lock);
     }
@@ -79,9 +67,9 @@ impl Committer {
         }
         match self.store(&changes) {
             Ok(()) => {
-                self.scrub_failed = false;
                 self.publish(&changes);
                 answers.into_iter().for_each(Answer::send);
+                self.begin_generation(self.outgrown());
             }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn StdError, "a commit failed");
@@ -90,6 +78,35 @@ impl Committer {
                     tracing::warn!(%error, "cannot record the revisions a failed commit used");
                 }
                 answers.into_iter().for_each(|answer| answer.fail(&error));
+                let compacted = self.shared.compacted.load(Ordering::Acquire);
+                self.begin_generation(
+                    matches!(error, Error::NoSpace(_)) && self.engine.reaches_back(compacted),
+                );
+            }
+        }
+    }
+
+    /// Whether the logs that the next open has to read are larger than a snapshot would be.
+    fn outgrown(&self) -> bool {
+        let (logs, snapshot) = self.shared.generations.sizes();
+        logs >= self.snapshot_bytes.max(snapshot)
+    }
+
+    /// Goes on in a new log and has the state as it is written beside it, if that is wanted and possible.
+    fn begin_generation(&mut self, wanted: bool) {
+        let housekeeping = &self.shared.housekeeping;
+        if !wanted || !housekeeping.may_take_snapshot() {
+            return;
+        }
+        match self.engine.begin_generation() {
+            Ok(()) => {
+                let (state, leases) = (self.shared.state.read(), self.shared.leases.lock());
+                let compacted = self.shared.compacted.load(Ordering::Acquire);
+                housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn StdError, "cannot begin another log");
+                housekeeping.snapshot_taken(false);
             }
         }
     }
@@ -117,17 +134,9 @@ impl Committer {
         (changes, assigned, answers)
     }
 
-    /// Makes the changes durable: the database first, then the witness.
+    /// Makes the changes durable: the log first, then the witness.
     fn store(&mut self, changes: &Changes) -> Result<(), Error> {
-        let rows = SCRUB_WITH_COMMIT + 2 * changes.writes.len();
-        let scrub = self.scrub_target().map(|up_to| Scrub { up_to, rows });
-        let written = {
-            let _gate = self.shared.gate.lock();
-            if self.shared.housekeeping.log_overdue() && self.engine.checkpoint()? {
-                self.shared.housekeeping.log_folded();
-            }
-            self.engine.commit(changes, scrub)?
-        };
+        self.engine.commit(changes)?;
         if let Some(last) = changes.writes.last() {
             let marks = Marks { acknowledged: last.event.revision, assigned: self.assigned };
             // The commit stands whether or not this succeeds; the witness is a second opinion.
@@ -135,7 +144,6 @@ impl Committer {
                 tracing::warn!(%error, "cannot record the last acknowledged revision");
             }
         }
-        self.shared.housekeeping.log_grew(written);
         Ok(())
     }
 
@@ -160,32 +168,8 @@ impl Committer {
             self.shared.housekeeping.history_grew();
         }
         // Keeping a lease alive only moves a deadline back; the keeper notices when it gets there.
-        if granted {
+        if granted || changes.compacted.is_some() {
             self.shared.housekeeping.wake();
-        }
-    }
-
-    /// How far compacted rows can be removed; `None` when that is done. The last row stays, for it
-    /// carries the revision.
-    fn scrub_target(&self) -> Option<Revision> {
-        let compacted = self.shared.compacted.load(Ordering::Acquire);
-        let up_to = compacted.min(self.shared.revision().saturating_sub(1));
-        (up_to > self.engine.scrubbed()).then_some(up_to)
-    }
-
-    fn scrub(&mut self) {
-        let Some(up_to) = self.scrub_target() else { return };
-        let result = {
-            let _gate = self.shared.gate.lock();
-            self.engine.commit(&Changes::default(), Some(Scrub { up_to, rows: SCRUB_WHEN_IDLE }))
-        };
-        match result {
-            Ok(written) => self.shared.housekeeping.log_grew(written),
-            Err(error) => {
-                let error = &error as &dyn StdError;
-                tracing::warn!(error, "cannot remove compacted history");
-                self.scrub_failed = true;
-            }
         }
     }
 }
@@ -196,7 +180,7 @@ struct End(Arc<Shared>);
 impl Drop for End {
     fn drop(&mut self) {
         self.0.queue.abort();
-        self.0.readers.close();
+        self.0.generations.close();
         self.0.observers.close();
     }
 }

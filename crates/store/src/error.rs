@@ -2,7 +2,11 @@
 //!
 //! Errors are cheap to clone because one failed disk transaction answers every writer in its batch.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io::{self, ErrorKind},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use crate::{Entry, Revision};
 
@@ -21,62 +25,51 @@ pub enum Error {
     Invalid(&'static str),
     /// Nothing was written; the same write can succeed once there is room.
     #[error("no space left for the store")]
-    NoSpace(#[source] Arc<rusqlite::Error>),
+    NoSpace(#[source] Arc<io::Error>),
     #[error("the store is in use by another process, which holds {}; stop it first", path.display())]
     Locked { path: PathBuf },
     #[error("the store is damaged")]
     Corrupt(#[from] Damage),
     #[error("the store is closed")]
     Closed,
-    /// The write is not visible and its revision is not used again. Should the process die before
-    /// the next successful write, the outcome is unknown.
-    #[error("the storage engine failed")]
-    Engine(#[source] Arc<rusqlite::Error>),
+    /// A write that fails like this is not visible and its revision is not used again. Should the
+    /// process die before the next successful write, the outcome is unknown.
     #[error("cannot access {}", path.display())]
     File {
         path: PathBuf,
         #[source]
         source: Arc<io::Error>,
     },
-    #[error("the database has format {found}, this version reads {supported}")]
-    Format { found: i64, supported: i64 },
+    #[error("{} is of a format that this version does not read", path.display())]
+    Format { path: PathBuf },
 }
 
 /// What exactly is wrong on disk.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Damage {
-    #[error("the record of key {key:?} at revision {revision} fails its checksum")]
-    Record { key: String, revision: Revision },
     #[error("revision {revision} of key {key:?} replaces revision {previous}, which is missing")]
     Missing { key: String, revision: Revision, previous: Revision },
     #[error("the live records are not those that existed at revision {revision}")]
     Live { revision: Revision },
     #[error("acknowledged revisions {} to {acknowledged} are missing", recovered + 1)]
     LostTail { recovered: Revision, acknowledged: Revision },
-    #[error("the write-ahead log is damaged at frame {frame}, before acknowledged writes")]
-    Log { frame: u64 },
+    #[error("{file} is damaged at byte {at}, before acknowledged writes")]
+    Log { file: String, at: u64 },
     #[error("the record of the last acknowledged revision is unreadable")]
     Witness,
-    #[error("the database file is malformed")]
-    Pages(#[source] Arc<rusqlite::Error>),
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode;
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Error::NoSpace(Arc::new(error)),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Error::Corrupt(Damage::Pages(Arc::new(error)))
-            }
-            _ => Error::Engine(Arc::new(error)),
-        }
-    }
 }
 
 impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, source: Arc::new(source) }
+    }
+    /// Like [`Error::file`], for what needs room on the disk.
+    pub(crate) fn disk(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoSpace(Arc::new(source)),
+            _ => Error::file(path)(source),
+        }
     }
 }

@@ -1,38 +1,33 @@
-//! What happens without being asked: leases expire, history is compacted, the log is folded.
+//! What happens without being asked: leases expire, history is compacted, snapshots are written.
 //!
 //! One thread that sleeps until the earliest of its deadlines, or for ever when there is none.
-//! Invariant: it never writes itself; it asks the committer. Only folding the log (a checkpoint)
-//! happens here, so that no commit waits for it. The last part of a checkpoint holds the committer
-//! back for a moment: otherwise, under constant load, the log would never be empty and never restart.
-//! Should this thread not keep up, the committer folds the log itself.
+//! Invariant: it changes nothing itself; it asks the committer. Only what no commit should wait for
+//! happens here: writing the snapshot that the committer took, and removing files it made needless.
 
 use std::{
     collections::VecDeque,
     error::Error as StdError,
-    path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
-use rusqlite::{Connection, OpenFlags};
 
-use crate::{Error, Revision, queue::Request, shared::Shared, sqlite};
+use crate::{Error, Revision, log::Snapshot, queue::Request, shared::Shared};
 
-/// The log may grow to this many times the size at which it is folded.
-const OVERDUE: u64 = 4;
 const RETRY: Duration = Duration::from_secs(1);
+/// When a snapshot that failed may be followed by another: it is costly, and what is missing is
+/// most likely room on the disk.
+const RETRY_SNAPSHOT: Duration = Duration::from_secs(10);
 
 /// How others get the housekeeper's attention.
+#[derive(Default)]
 pub(crate) struct Housekeeping {
     signals: Mutex<Signals>,
     changed: Condvar,
-    checkpoint_bytes: u64,
-    /// What the log has grown by since it was last folded, roughly.
-    log_bytes: AtomicU64,
     /// Whether the housekeeper will look at the history again by itself.
     sampling: AtomicBool,
 }
@@ -41,19 +36,20 @@ pub(crate) struct Housekeeping {
 struct Signals {
     woken: bool,
     closed: bool,
+    snapshot: Turn,
+}
+
+/// Where the next snapshot is.
+#[derive(Default)]
+enum Turn {
+    #[default]
+    Free,
+    Taken(Box<Snapshot>),
+    Writing,
+    Failed(Instant),
 }
 
 impl Housekeeping {
-    pub(crate) fn new(checkpoint_bytes: u64) -> Self {
-        Housekeeping {
-            signals: Mutex::default(),
-            changed: Condvar::new(),
-            checkpoint_bytes,
-            log_bytes: AtomicU64::new(0),
-            sampling: AtomicBool::new(false),
-        }
-    }
-
     pub(crate) fn wake(&self) {
         self.signals.lock().woken = true;
         self.changed.notify_one();
@@ -64,21 +60,35 @@ impl Housekeeping {
         self.changed.notify_one();
     }
 
-    pub(crate) fn log_grew(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        let before = self.log_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if before < self.checkpoint_bytes && before + bytes >= self.checkpoint_bytes {
-            self.wake();
+    /// Whether no other snapshot is under way, and none has failed just now.
+    pub(crate) fn may_take_snapshot(&self) -> bool {
+        match self.signals.lock().snapshot {
+            Turn::Free => true,
+            Turn::Failed(when) => when.elapsed() >= RETRY_SNAPSHOT,
+            Turn::Taken(_) | Turn::Writing => false,
         }
     }
 
-    pub(crate) fn log_folded(&self) {
-        self.log_bytes.store(0, Ordering::Release);
+    /// Has a snapshot written.
+    pub(crate) fn take_snapshot(&self, snapshot: Snapshot) {
+        self.signals.lock().snapshot = Turn::Taken(Box::new(snapshot));
+        self.wake();
     }
 
-    /// Whether folding in the background has fallen so far behind that the committer should help.
-    pub(crate) fn log_overdue(&self) -> bool {
-        self.log_bytes.load(Ordering::Acquire) >= self.checkpoint_bytes.saturating_mul(OVERDUE)
+    pub(crate) fn snapshot_taken(&self, success: bool) {
+        let turn = if success { Turn::Free } else { Turn::Failed(Instant::now()) };
+        self.signals.lock().snapshot = turn;
+    }
+
+    fn taken(&self) -> Option<Box<Snapshot>> {
+        let turn = &mut self.signals.lock().snapshot;
+        match std::mem::replace(turn, Turn::Writing) {
+            Turn::Taken(snapshot) => Some(snapshot),
+            other => {
+                *turn = other;
+                None
+            }
+        }
     }
 
     pub(crate) fn history_grew(&self) {
@@ -107,21 +117,19 @@ impl Housekeeping {
 
 pub(crate) struct Housekeeper {
     shared: Arc<Shared>,
-    database: PathBuf,
-    connection: Option<Connection>,
     history: History,
 }
 
 impl Housekeeper {
-    pub(crate) fn new(shared: Arc<Shared>, database: PathBuf, keep: Duration) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, keep: Duration) -> Self {
         let history = History { keep, samples: VecDeque::new() };
-        Housekeeper { shared, database, connection: None, history }
+        Housekeeper { shared, history }
     }
 
     /// Works until the store closes.
     pub(crate) fn run(mut self) {
         loop {
-            let chores = [Self::expire_leases, Self::compact_history, Self::fold_log];
+            let chores = [Self::expire_leases, Self::compact_history, Self::write_snapshot];
             let mut next: Option<Instant> = None;
             for chore in chores {
                 let again = match chore(&mut self) {
@@ -168,21 +176,13 @@ impl Housekeeper {
         Ok(agenda.next)
     }
 
-    fn fold_log(&mut self) -> Result<Option<Instant>, Error> {
-        let housekeeping = &self.shared.housekeeping;
-        if housekeeping.log_bytes.load(Ordering::Acquire) < housekeeping.checkpoint_bytes {
-            return Ok(None);
+    fn write_snapshot(&mut self) -> Result<Option<Instant>, Error> {
+        if let Some(snapshot) = self.shared.housekeeping.taken() {
+            let written = snapshot.write(&self.shared.generations);
+            self.shared.housekeeping.snapshot_taken(written.is_ok());
+            written?;
         }
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => sqlite::open_beside(&self.database, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
-        };
-        let connection = self.connection.insert(connection);
-        sqlite::checkpoint(connection)?;
-        let _gate = self.shared.gate.lock();
-        if sqlite::checkpoint(connection)? {
-            housekeeping.log_folded();
-        }
+        self.shared.generations.prune(self.shared.compacted.load(Ordering::Acquire))?;
         Ok(None)
     }
 }

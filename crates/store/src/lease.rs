@@ -79,6 +79,11 @@ impl Leases {
         }
     }
 
+    /// Every lease there is.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (LeaseId, Term)> {
+        self.leases.iter().map(|(id, lease)| (*id, lease.term))
+    }
+
     pub(crate) fn attach(&mut self, key: &Arc<str>, id: LeaseId) {
         if let Some(lease) = self.leases.get_mut(&id) {
             lease.keys.insert(Arc::clone(key));

@@ -4,7 +4,7 @@
 //! never touch the disk; the engine makes commits durable, keeps recent history and loads fast.
 //!
 //! ```text
-//! commit() ─► queue ─► plan ─► engine (one transaction, one sync) ─► witness
+//! commit() ─► queue ─► plan ─► engine (one frame, one sync) ─► witness
 //!                                   └─► live entries ─► observers ─► acknowledgements
 //! ```
 //!
@@ -14,19 +14,19 @@
 //! - What was acknowledged is there at the next open, or opening fails and says what is missing.
 //! - Nothing runs at idle.
 //!
-//! The module `sqlite` is the only one that knows the engine: committing [`plan::Changes`], reading
+//! The module `log` is the only one that knows the engine: committing [`plan::Changes`], reading
 //! history, and loading. Another engine takes its place behind the same [`Store`].
 
 mod commit;
 mod error;
 mod housekeeping;
 mod lease;
+mod log;
 mod model;
 mod observe;
 mod plan;
 mod queue;
 mod shared;
-mod sqlite;
 mod state;
 mod store;
 mod watch;

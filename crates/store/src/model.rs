@@ -196,26 +196,21 @@ pub struct Options {
     /// Open although acknowledged writes are damaged or missing: what can still be read is kept, the
     /// rest is dropped, and all earlier history counts as compacted.
     pub accept_loss: bool,
-    /// The size of write-ahead log at which it is folded into the database, in the background.
-    pub checkpoint_bytes: u64,
-    /// The most pages the database may have; writes beyond fail with [`Error::NoSpace`].
-    pub max_pages: Option<u32>,
+    /// A snapshot is taken when the logs since the last have grown to this, or to its own size if
+    /// that is more. The next open reads as much, and a little more.
+    pub snapshot_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            history: Duration::from_secs(5 * 60),
-            accept_loss: false,
-            checkpoint_bytes: 8 << 20,
-            max_pages: None,
-        }
+        Options { history: Duration::from_secs(5 * 60), accept_loss: false, snapshot_bytes: 64 << 20 }
     }
 }
 
 impl Txn {
     /// Rejects what no state of the store could make right.
     pub(crate) fn validate(&self) -> Result<(), Error> {
+        let mut bytes = 0_usize;
         for (index, op) in self.ops.iter().enumerate() {
             if self.ops[..index].iter().any(|earlier| earlier.key() == op.key()) {
                 return Err(Error::Invalid("two operations of a transaction are on the same key"));
@@ -224,14 +219,15 @@ impl Txn {
                 if value.revision_at.is_some_and(|at| at > value.bytes.len()) {
                     return Err(Error::Invalid("the place for the revision is past the value"));
                 }
-                if value.bytes.len() > MAX_VALUE_BYTES {
-                    return Err(Error::Invalid("a value is larger than 64 MiB"));
-                }
+                bytes = bytes.saturating_add(value.bytes.len());
             }
+        }
+        if bytes > MAX_BYTES {
+            return Err(Error::Invalid("a transaction is larger than 64 MiB"));
         }
         Ok(())
     }
 }
 
-/// Well below SQLite's limit for a row, so that one write cannot fail the batch it shares.
-const MAX_VALUE_BYTES: usize = 64 << 20;
+/// Well below what a frame of the log holds, so that no transaction can fail the batch it shares.
+const MAX_BYTES: usize = 64 << 20;

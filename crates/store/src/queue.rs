@@ -37,15 +37,7 @@ impl Request {
     }
 }
 
-/// What the committer finds when it looks for work.
-pub(crate) enum Work {
-    Batch(Vec<Request>),
-    /// Nothing waits.
-    Idle,
-    Closed,
-}
-
-/// One disk transaction takes no more than this, so that no writer waits behind a huge one.
+/// One commit takes no more than this, so that no writer waits behind a huge one.
 const BATCH_REQUESTS: usize = 512;
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -128,17 +120,14 @@ impl Queue {
         answer.blocking_recv().unwrap_or(Err(Error::Closed))
     }
 
-    /// The next requests to commit together. With `wait`, blocks until there is something.
-    pub(crate) fn take(&self, wait: bool) -> Work {
+    /// The next requests to commit together, once there are any; `None` when the store is closed.
+    pub(crate) fn take(&self) -> Option<Vec<Request>> {
         let mut waiting = self.waiting.lock();
         waiting.busy = false;
         self.answered.notify_all();
         while waiting.ready() == 0 {
             if waiting.closed {
-                return Work::Closed;
-            }
-            if !wait {
-                return Work::Idle;
+                return None;
             }
             self.arrived.wait(&mut waiting);
         }
@@ -152,7 +141,7 @@ impl Queue {
         }
         waiting.allowed = waiting.allowed.map(|allowed| allowed - batch.len().min(allowed));
         waiting.busy = true;
-        Work::Batch(batch)
+        Some(batch)
     }
 
     /// From now on nothing is taken but by `flush`, until the end.

@@ -1,11 +1,8 @@
 //! What the handle, the committer and the housekeeper have in common.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -15,32 +12,27 @@ use crate::{
     Error, Event, Range, Revision,
     housekeeping::Housekeeping,
     lease::Leases,
+    log::{Generations, history, load::Loaded},
     observe::Observers,
     queue::Queue,
-    sqlite::{
-        history::{self, Readers},
-        load::Loaded,
-    },
     state::{self, State},
 };
 
 pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) leases: Mutex<Leases>,
-    /// Advanced after it is on disk and before any row is removed.
+    /// Advanced after it is on disk and before any file is removed.
     pub(crate) compacted: AtomicU64,
     /// The published revision.
     pub(crate) progress: watch::Sender<Revision>,
     pub(crate) observers: Observers,
     pub(crate) queue: Queue,
     pub(crate) housekeeping: Housekeeping,
-    pub(crate) readers: Readers,
-    /// Held by the committer while it writes, and by the housekeeper while it must not.
-    pub(crate) gate: Mutex<()>,
+    pub(crate) generations: Arc<Generations>,
 }
 
 impl Shared {
-    pub(crate) fn new(loaded: Loaded, database: PathBuf, checkpoint_bytes: u64) -> Self {
+    pub(crate) fn new(loaded: Loaded, generations: Arc<Generations>) -> Self {
         Shared {
             progress: watch::Sender::new(loaded.state.revision),
             state: RwLock::new(loaded.state),
@@ -48,9 +40,8 @@ impl Shared {
             compacted: AtomicU64::new(loaded.compacted),
             observers: Observers::default(),
             queue: Queue::default(),
-            housekeeping: Housekeeping::new(checkpoint_bytes),
-            readers: Readers::new(database),
-            gate: Mutex::new(()),
+            housekeeping: Housekeeping::default(),
+            generations,
         }
     }
 
@@ -87,7 +78,7 @@ impl Shared {
         if up_to <= after {
             return Ok(Vec::new());
         }
-        let events = self.readers.with(|connection| history::events(connection, prefix, after, up_to, limit));
+        let events = history::events(&self.generations, prefix, after, up_to, limit);
         self.check_not_compacted(after)?;
         events
     }
@@ -110,7 +101,7 @@ impl Shared {
             let unchanged = state.iter(prefix, from).filter(|entry| entry.mod_revision <= revision);
             (state.revision, unchanged.cloned().collect::<Vec<_>>())
         };
-        let undone = self.readers.with(|connection| history::undo(connection, prefix, revision, current));
+        let undone = history::undo(&self.generations, prefix, revision, current);
         self.check_not_compacted(revision)?;
         let undone = undone?.into_values().flatten().filter(|entry| &*entry.key >= from);
         entries.extend(undone);

@@ -1,7 +1,7 @@
 //! The handle to an open store.
 //!
-//! A store is a directory: `store.db` (with SQLite's `-wal` and `-shm` beside it) holds everything,
-//! `witness` the last acknowledged revision, and `lock` is locked by the process that has it open.
+//! A store is a directory: the files `log-…` and `snapshot-…` hold everything, `witness` the last
+//! acknowledged revision, and `lock` is locked by the process that has it open.
 //!
 //! Invariants: one process has a directory open at a time; when `close` returns, or the last handle
 //! is dropped, everything accepted is on disk, the threads are gone and the directory is free.
@@ -20,25 +20,26 @@ use parking_lot::Mutex;
 use tokio::sync::watch::Receiver;
 
 use crate::{
-    Committed, Damage, Entry, Error, Event, LeaseId, Observer, Options, Range, Revision, Txn, Watch,
+    Committed, Entry, Error, Event, LeaseId, Observer, Options, Range, Revision, Txn, Watch,
     commit::Committer,
     housekeeping::Housekeeper,
+    log::{
+        Engine, Generations,
+        load::{self, Tolerance},
+    },
     observe,
     queue::Request,
     shared::Shared,
-    sqlite::{
-        self, Engine,
-        load::{self, Tolerance},
-    },
     state::State,
     witness::{Marks, Witness},
 };
 
+/// What the first versions kept everything in.
 const DATABASE: &str = "store.db";
 const LOCK: &str = "lock";
 const WITNESS: &str = "witness";
 
-/// Enough for SQLite and observers; most of it is never touched.
+/// Enough for observers; most of it is never touched.
 const STACK_BYTES: usize = 512 << 10;
 const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -65,13 +66,14 @@ impl Store {
         fs::create_dir_all(dir).map_err(Error::file(dir))?;
         let lock = lock(&dir.join(LOCK))?;
         let database = dir.join(DATABASE);
+        if database.exists() {
+            return Err(Error::Format { path: database });
+        }
         let mut tolerance = Tolerance::new(options.accept_loss);
         let (witness, marks) = open_witness(&dir.join(WITNESS), &mut tolerance)?;
-        if let Some(frame) = sqlite::damaged_log(&database)? {
-            tolerance.meet(Damage::Log { frame })?;
-        }
-        let connection = sqlite::open(&database, &options)?;
-        let loaded = load::load(&connection, marks.unwrap_or_default(), &mut tolerance)?;
+        let generations = Arc::new(Generations::open(dir, &mut tolerance)?);
+        let loaded = load::load(&generations, marks.unwrap_or_default(), &mut tolerance)?;
+        generations.prune(loaded.compacted)?;
         if marks.is_none() && loaded.state.revision > 0 {
             tracing::warn!("no record of acknowledged revisions; cannot tell if any is missing");
         }
@@ -82,10 +84,11 @@ impl Store {
             .and_then(|()| witness.sync())
             .and_then(|()| File::open(dir)?.sync_all())
             .map_err(Error::file(dir))?;
-        let engine = Engine::new(connection, loaded.scrubbed);
-        let shared = Arc::new(Shared::new(loaded, database.clone(), options.checkpoint_bytes));
-        let committer = Committer::new(Arc::clone(&shared), engine, witness, assigned, lock);
-        let housekeeper = Housekeeper::new(Arc::clone(&shared), database, options.history);
+        let engine = Engine::new(Arc::clone(&generations), acknowledged)?;
+        let shared = Arc::new(Shared::new(loaded, generations));
+        let committer =
+            Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
+        let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history);
         let handle = Handle { shared, threads: Mutex::default() };
         let committer = spawn("store-committer", move || committer.run());
         handle.threads.lock().committer = Some(committer.map_err(Error::file(dir))?);

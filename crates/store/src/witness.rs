@@ -1,14 +1,13 @@
 //! An independent record of the last acknowledged revision.
 //!
-//! SQLite ends its write-ahead log at the first frame that fails its checksum, as it must after a
-//! crash in the middle of a write. If damage hits frames that were already acknowledged, it drops
-//! them just as silently. So after each commit, and before any acknowledgement, the revision is also
+//! A log ends at the first frame that fails its checksum, as it must after a crash in the middle of a
+//! write. If damage hits the last frames after they were acknowledged, they look just the same. So after each commit, and before any acknowledgement, the revision is also
 //! written here; a store that recovers less than that is refused.
 //!
 //! The exact guarantee: the record is written in place, within one sector of a file synced at its
 //! creation, and is not synced again. It is therefore exact when the process dies in any way, and
 //! may be up to the kernel's write-back delay behind after a power failure (never ahead, because the
-//! commit was synced before). `sqlite::log` covers that case except for the very last transaction.
+//! commit was synced before). The log itself shows that case except for its very last frame.
 //!
 //! It also remembers the last revision handed out, so that those of failed commits are not reused.
 

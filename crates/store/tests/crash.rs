@@ -10,7 +10,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
@@ -18,7 +18,7 @@ use std::{
     time::SystemTime,
 };
 
-use common::{Chance, commit, put, show_event};
+use common::{Chance, commit, copied, put, show_event};
 use corten_store::{Entry, Error, Event, Expect, Op, Options, Revision, Store};
 
 const DIR: &str = "CORTEN_STORE_CRASH_DIR";
@@ -45,8 +45,8 @@ fn fresh_seed() -> u64 {
 /// The child: writers that print each acknowledgement as "left-key start-of-value left-revision", in
 /// lines short enough for a pipe to take them whole or not at all.
 async fn write_for_ever(dir: &Path, seed: u64) {
-    // Small, so that kills also hit checkpoints.
-    let options = Options { checkpoint_bytes: 200_000, ..Options::default() };
+    // Small, so that kills also hit snapshots.
+    let options = Options { snapshot_bytes: 200_000, ..Options::default() };
     let store = Store::open(dir, options).expect("a store that opens after a kill");
     let writers: Vec<_> =
         (0..WRITERS).map(|writer| tokio::spawn(write_pairs(store.clone(), writer, seed))).collect();
@@ -109,10 +109,7 @@ async fn kill_and_check(seed: u64) {
             let revision = ack.revision;
             assert!(known.acks.insert(revision, ack).is_none(), "revision {revision} twice");
         }
-        let copy = tempfile::tempdir().expect("a directory");
-        for name in ["store.db", "store.db-wal", "witness"] {
-            fs::copy(dir.path().join(name), copy.path().join(name)).expect("a copy");
-        }
+        let copy = copied(dir.path());
         let store = Store::open(copy.path(), Options::default()).expect("a store that opens");
         check(&store, &mut known, &mut chance).await;
     }

@@ -6,23 +6,11 @@ mod common;
 
 use std::{fs, path::Path};
 
-use common::{commit, delete, open, put, show_all, show_events};
+use common::{commit, copied, delete, open, put, show_all, show_events};
 use corten_store::{Damage, Error, Options, Store};
 use tempfile::{TempDir, tempdir};
 
-const LOG: &str = "store.db-wal";
-const FILES: [&str; 3] = ["store.db", LOG, "witness"];
-
-/// The files as a kill at this moment would leave them.
-fn killed(dir: &Path) -> TempDir {
-    let copy = tempdir().unwrap();
-    for name in FILES {
-        if dir.join(name).exists() {
-            fs::copy(dir.join(name), copy.path().join(name)).unwrap();
-        }
-    }
-    copy
-}
+const LOG: &str = "log-00000000000000000000";
 
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
@@ -39,7 +27,8 @@ fn present(store: &Store) -> Vec<String> {
     show_all(&store.range("", "", 0).entries)
 }
 
-/// A store with six transactions, as they are in the log of a process that was killed.
+/// A store with six transactions, as they are in the log of a process that was killed, but for the
+/// zeros behind them.
 async fn six_transactions() -> TempDir {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
@@ -48,22 +37,40 @@ async fn six_transactions() -> TempDir {
         commit(&store, vec![put(&format!("/{index}"), &value)]).await.unwrap();
     }
     commit(&store, vec![delete("/0"), put("/1", "again")]).await.unwrap();
-    killed(dir.path())
+    let copy = copied(dir.path());
+    let log = fs::read(copy.path().join(LOG)).unwrap();
+    let zeros = log.rsplit(|byte| *byte != 0).next().unwrap().len();
+    assert!(zeros > 100_000, "only {zeros}");
+    cut(&copy.path().join(LOG), (zeros - zeros % 8) as u64);
+    copy
 }
 
-/// The start of each frame in a log, and whether it ends a transaction.
-fn frames(log: &[u8]) -> Vec<(usize, bool)> {
-    let word = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
-    let page = word(8) as usize;
-    let starts = (32..log.len()).step_by(24 + page);
-    starts.map(|at| (at, word(at + 4) != 0)).collect()
+/// A store of seven writes with a snapshot after them, and one more, and what it is called.
+async fn with_snapshot() -> (TempDir, String) {
+    let dir = six_transactions().await;
+    let options = Options { snapshot_bytes: 1, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    commit(&store, vec![put("/5", "first of its log")]).await.unwrap();
+    let name = format!("snapshot-{:020}", 8);
+    while !dir.path().join(&name).exists() {
+        tokio::task::yield_now().await;
+    }
+    store.close();
+    let store = open(dir.path());
+    commit(&store, vec![put("/1", "after the snapshot")]).await.unwrap();
+    store.close();
+    (dir, name)
 }
 
-/// The start of the first frame of the last transaction.
-fn last_transaction(log: &[u8]) -> usize {
-    let frames = frames(log);
-    let before = frames[..frames.len() - 1].iter().rposition(|(_, commits)| *commits).unwrap();
-    frames[before + 1].0
+/// The start of each frame in a file.
+fn frames(file: &[u8]) -> Vec<usize> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let next = |at: &usize| Some((at + 24 + word(at + 8)).next_multiple_of(8)).filter(|at| *at < file.len());
+    std::iter::successors(Some(32), next).collect()
+}
+
+fn last_frame(file: &[u8]) -> usize {
+    *frames(file).last().unwrap()
 }
 
 #[tokio::test]
@@ -90,9 +97,9 @@ async fn a_torn_tail_that_was_never_acknowledged_is_dropped() {
     let dir = six_transactions().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
     // The commit reached the log in part and so was never witnessed.
-    let whole = killed(dir.path());
+    let whole = copied(dir.path());
     fs::remove_file(whole.path().join("witness")).unwrap();
-    cut(&whole.path().join(LOG), (log.len() - last_transaction(&log)) as u64);
+    cut(&whole.path().join(LOG), (log.len() - last_frame(&log)) as u64);
     drop(open(whole.path()));
     fs::copy(whole.path().join("witness"), dir.path().join("witness")).unwrap();
     cut(&dir.path().join(LOG), 10);
@@ -104,11 +111,11 @@ async fn a_torn_tail_that_was_never_acknowledged_is_dropped() {
 #[tokio::test]
 async fn no_flipped_bit_in_the_log_loses_anything_silently() {
     let dir = six_transactions().await;
-    let whole = present(&open(killed(dir.path()).path()));
+    let whole = present(&open(copied(dir.path()).path()));
     let log = fs::read(dir.path().join(LOG)).unwrap();
     let mut refused = 0;
-    for at in (0..log.len()).step_by(997).chain(0..32) {
-        let damaged = killed(dir.path());
+    for at in (0..log.len()).step_by(97).chain(0..32) {
+        let damaged = copied(dir.path());
         flip(&damaged.path().join(LOG), at);
         match Store::open(damaged.path(), Options::default()) {
             Ok(store) => assert_eq!(present(&store), whole, "byte {at}"),
@@ -116,18 +123,18 @@ async fn no_flipped_bit_in_the_log_loses_anything_silently() {
             Err(error) => panic!("byte {at}: {error}"),
         }
     }
-    assert!(refused > log.len() / 997 / 2, "only {refused} refused");
+    assert!(refused > log.len() / 97 / 2, "only {refused} refused");
 }
 
 #[tokio::test]
 async fn damage_before_the_last_transaction_is_noticed_without_the_witness() {
     let dir = six_transactions().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
-    let last = last_transaction(&log);
-    let header = 24;
-    for (frame, _) in frames(&log).into_iter().filter(|(frame, _)| *frame < last) {
-        for at in [frame, frame + header, frame + header + 5000] {
-            let damaged = killed(dir.path());
+    let frames = frames(&log);
+    assert_eq!(frames.len(), 6);
+    for (frame, next) in frames.iter().zip(&frames[1..]) {
+        for at in [*frame, frame + 9, frame + 17, frame + 30, (frame + next) / 2] {
+            let damaged = copied(dir.path());
             fs::remove_file(damaged.path().join("witness")).unwrap();
             flip(&damaged.path().join(LOG), at);
             let opened = Store::open(damaged.path(), Options::default());
@@ -141,9 +148,8 @@ async fn damage_before_the_last_transaction_is_noticed_without_the_witness() {
 async fn damage_within_the_last_transaction_is_a_torn_tail_to_all_but_the_witness() {
     let dir = six_transactions().await;
     let log = fs::read(dir.path().join(LOG)).unwrap();
-    let last = last_transaction(&log);
-    for at in (last..log.len()).step_by(5000) {
-        let damaged = killed(dir.path());
+    for at in (last_frame(&log)..log.len() - 8).step_by(7) {
+        let damaged = copied(dir.path());
         flip(&damaged.path().join(LOG), at);
         let opened = Store::open(damaged.path(), Options::default());
         assert!(matches!(opened, Err(Error::Corrupt(Damage::LostTail { .. }))), "byte {at}");
@@ -153,71 +159,91 @@ async fn damage_within_the_last_transaction_is_a_torn_tail_to_all_but_the_witnes
 }
 
 #[tokio::test]
-async fn no_flipped_bit_in_the_database_is_read_silently() {
-    let dir = six_transactions().await;
-    open(dir.path()).close();
-    let (whole, history) = {
-        let copy = killed(dir.path());
-        let store = open(copy.path());
-        (present(&store), show_events(&store.events_since("", 0, 7, 99).await.unwrap()))
-    };
-    let database = fs::read(dir.path().join("store.db")).unwrap();
+async fn no_flipped_bit_in_a_snapshot_is_read_silently() {
+    let (dir, snapshot) = with_snapshot().await;
+    let (whole, bytes) =
+        (present(&open(copied(dir.path()).path())), fs::read(dir.path().join(&snapshot)).unwrap());
     let mut refused = 0;
-    for at in (0..database.len()).step_by(499) {
-        let damaged = killed(dir.path());
-        flip(&damaged.path().join("store.db"), at);
-        let Ok(store) = Store::open(damaged.path(), Options::default()) else {
-            refused += 1;
-            continue;
-        };
-        assert_eq!(present(&store), whole, "byte {at}");
-        match store.events_since("", 0, 7, 99).await {
-            Ok(events) => assert_eq!(show_events(&events), history, "byte {at}"),
-            Err(_) => refused += 1,
+    for at in (0..bytes.len()).step_by(101) {
+        let damaged = copied(dir.path());
+        flip(&damaged.path().join(&snapshot), at);
+        match Store::open(damaged.path(), Options::default()) {
+            Ok(store) => assert_eq!(present(&store), whole, "byte {at}"),
+            Err(Error::Corrupt(_)) => refused += 1,
+            Err(error) => panic!("byte {at}: {error}"),
         }
     }
-    assert!(refused > 20, "only {refused} refused");
+    assert!(refused > bytes.len() / 101 / 2, "only {refused} refused");
+    cut(&dir.path().join(&snapshot), 8);
+    assert!(matches!(Store::open(dir.path(), Options::default()), Err(Error::Corrupt(_))), "cut off");
 }
 
 #[tokio::test]
-async fn damaged_records_are_named() {
-    let table = [
-        ("UPDATE kv SET value = x'00' WHERE rev = 3", "\"/2\" at revision 3"),
-        ("UPDATE kv SET deleted = 1 WHERE rev = 4", "\"/3\" at revision 4"),
-        ("UPDATE kv SET key = '/x' WHERE rev = 1", "\"/x\" at revision 1"),
-        ("UPDATE kv SET rev = 100 WHERE rev = 5", "\"/4\" at revision 100"),
-        ("DELETE FROM kv WHERE rev = 2", "revision 7 of key \"/1\" replaces revision 2"),
-        ("DELETE FROM kv WHERE rev = 5", "not those that existed at revision 7"),
-        ("DELETE FROM kv WHERE rev = 7", "acknowledged revisions 7 to 7 are missing"),
-    ];
-    let dir = six_transactions().await;
-    open(dir.path()).close();
-    for (statement, expected) in table {
-        let damaged = killed(dir.path());
-        let connection = rusqlite::Connection::open(damaged.path().join("store.db")).unwrap();
-        connection.execute(statement, []).unwrap();
-        drop(connection);
-        let Err(Error::Corrupt(damage)) = Store::open(damaged.path(), Options::default()) else {
-            panic!("not noticed: {statement}");
-        };
-        assert!(damage.to_string().contains(expected), "{statement}: {damage}");
+async fn no_file_is_missing_silently() {
+    let (dir, snapshot) = with_snapshot().await;
+    let whole = present(&open(copied(dir.path()).path()));
+    let log = snapshot.replace("snapshot", "log");
+    let table = [(snapshot.as_str(), false, true), (log.as_str(), true, false), (LOG, false, true)];
+    for (name, refused, whole_anyway) in table {
+        let damaged = copied(dir.path());
+        fs::remove_file(damaged.path().join(name)).unwrap();
+        fs::remove_file(damaged.path().join("witness")).unwrap();
+        let opened = Store::open(damaged.path(), Options::default());
+        assert_eq!(matches!(opened, Err(Error::Corrupt(_))), refused, "{name}");
+        assert_eq!(opened.is_ok_and(|store| present(&store) == whole), whole_anyway, "{name}");
     }
+    // The logs before a snapshot are read without it, but not the one after it without either.
+    fs::remove_file(dir.path().join(&snapshot)).unwrap();
+    fs::remove_file(dir.path().join(LOG)).unwrap();
+    let Err(Error::Corrupt(damage)) = Store::open(dir.path(), Options::default()) else {
+        panic!("not noticed")
+    };
+    assert_eq!(damage.to_string(), format!("{log} is damaged at byte 0, before acknowledged writes"));
 }
 
 #[tokio::test]
 async fn damaged_history_is_reported_when_it_is_read() {
-    let dir = six_transactions().await;
-    open(dir.path()).close();
-    let connection = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
-    connection.execute("UPDATE kv SET value = x'00' WHERE rev = 2", []).unwrap();
-    drop(connection);
+    let (dir, _) = with_snapshot().await;
+    let log = fs::read(dir.path().join(LOG)).unwrap();
+    // Revision 2 is what revision 7 replaces; both are older than the snapshot.
+    flip(&dir.path().join(LOG), frames(&log)[1] + 60);
     let store = open(dir.path());
-    for damaged in [store.events_since("/1", 0, 7, 9).await.err(), store.range_at("/1", "", 0, 2).await.err()]
+    for damaged in [store.events_since("/1", 0, 7, 9).await.err(), store.range_at("/1", "", 0, 6).await.err()]
     {
         let Some(Error::Corrupt(damage)) = damaged else { panic!("not noticed: {damaged:?}") };
-        assert!(damage.to_string().contains("\"/1\" at revision 2"), "{damage}");
+        let expected = format!("{LOG} is damaged at byte {}", frames(&log)[1]);
+        assert!(damage.to_string().contains(&expected), "{damage}");
     }
-    assert_eq!(store.get("/1").unwrap().value, "again");
+    assert_eq!(store.get("/1").unwrap().value, "after the snapshot");
+    assert_eq!(show_events(&store.events_since("", 7, 9, 9).await.unwrap()).len(), 2);
+}
+
+#[tokio::test]
+async fn history_reaches_back_over_snapshots() {
+    let (dir, _) = with_snapshot().await;
+    let store = open(dir.path());
+    let events = show_events(&store.events_since("/1", 0, 9, 9).await.unwrap());
+    let versions = ["v".repeat(3000), "again".into(), "after the snapshot".into()];
+    let expected = [
+        format!("2: - -> /1={}@2", versions[0]),
+        format!("7: /1={}@2 -> /1={}@7", versions[0], versions[1]),
+        format!("9: /1={}@7 -> /1={}@9", versions[1], versions[2]),
+    ];
+    assert_eq!(events, expected);
+    // Once nothing before the snapshot may be asked for, what it holds is found in it.
+    store.compact(8).await.unwrap();
+    while dir.path().join(LOG).exists() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(show_events(&store.events_since("/1", 8, 9, 9).await.unwrap()), expected[2..]);
+}
+
+#[tokio::test]
+async fn what_an_older_version_wrote_is_left_alone() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("store.db"), "SQLite format 3").unwrap();
+    let refused = Store::open(dir.path(), Options::default()).unwrap_err();
+    assert!(matches!(&refused, Error::Format { path } if path.ends_with("store.db")), "{refused}");
 }
 
 type Harm<'a> = &'a dyn Fn(&Path);
@@ -226,8 +252,8 @@ type Harm<'a> = &'a dyn Fn(&Path);
 async fn an_operator_can_accept_the_loss() {
     let log_damage = |dir: &Path| cut(&dir.join(LOG), 10);
     let record_damage = |dir: &Path| {
-        let connection = rusqlite::Connection::open(dir.join("store.db")).unwrap();
-        connection.execute("UPDATE kv SET value = x'00' WHERE rev = 3", []).unwrap();
+        let log = fs::read(dir.join(LOG)).unwrap();
+        flip(&dir.join(LOG), frames(&log)[2] + 100);
     };
     let witness_damage = |dir: &Path| flip(&dir.join("witness"), 9);
     let table: [(Harm<'_>, &[&str]); 3] = [

@@ -244,3 +244,25 @@ fn a_watch_ends_when_it_said_it_would() {
 fn escape(text: &str) -> String {
     text.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
 }
+
+#[test]
+fn watches_speak_websocket() {
+    let server = Server::start();
+    let client = server.client();
+    fill(client, 2);
+    let mut watch = client.websocket(&format!("{MAPS}?watch=true&labelSelector=parity"), "");
+    let mut event = |name: &str| {
+        let message = watch.read_until(b"\n").expect("an event comes");
+        assert_eq!(message[0], 0x81, "a whole message of text");
+        let begin = message.iter().position(|byte| *byte == b'{').expect("an object follows");
+        // Its length takes two more bytes as soon as it is no short one.
+        assert_eq!((message[1], begin), (126, 4));
+        assert_eq!(usize::from(message[2]) * 256 + usize::from(message[3]), message.len() - begin);
+        let event: Value = serde_json::from_slice(&message[begin..]).expect("it is JSON");
+        assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
+    };
+    event("m000");
+    event("m001");
+    client.post(MAPS, &map("later", &json!({"parity": "0"}))).expect(201);
+    event("later");
+}

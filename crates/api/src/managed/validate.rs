@@ -132,7 +132,7 @@ impl Walk {
             Kind::Int32 | Kind::Int64 | Kind::Double => matches!(value, Value::Int(_) | Value::Float(_)),
             Kind::String | Kind::Bytes => matches!(value, Value::String(_)),
             Kind::Bool => matches!(value, Value::Bool(_)),
-            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => {
+            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Duration => {
                 !matches!(value, Value::Array(_) | Value::Object(_))
             }
         };

@@ -23,6 +23,7 @@ pub(super) enum Fixed {
     Quantity,
     IntOrString,
     Time,
+    Text,
     /// An object of which nothing is known.
     Object,
     Anything,
@@ -64,6 +65,7 @@ fn referred(kind: &Kind) -> Option<(String, Definition)> {
         Kind::IntOrString => fixed("io.k8s.apimachinery.pkg.util.intstr", "IntOrString", Fixed::IntOrString),
         Kind::Time => fixed(META, "Time", Fixed::Time),
         Kind::MicroTime => fixed(META, "MicroTime", Fixed::Time),
+        Kind::Duration => fixed(META, "Duration", Fixed::Text),
         Kind::Raw => fixed("io.k8s.apimachinery.pkg.runtime", "RawExtension", Fixed::Object),
         Kind::FieldsV1 => fixed(META, "FieldsV1", Fixed::Object),
         Kind::Any(AnyForm::Json) => fixed(EXTENSIONS, "JSON", Fixed::Anything),
@@ -106,6 +108,7 @@ impl Schemas<'_> {
                 value!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
             }
             (Fixed::Time, _) => value!({"format": "date-time", "type": "string"}),
+            (Fixed::Text, _) => value!({"type": "string"}),
             (Fixed::Object, _) => value!({"type": "object"}),
             (Fixed::Anything, _) => Value::object(),
         };

@@ -107,6 +107,7 @@ impl<'s> Type<'s> {
             Kind::IntOrString => Type::Opaque("IntOrString"),
             Kind::Time => Type::Opaque("Time"),
             Kind::MicroTime => Type::Opaque("MicroTime"),
+            Kind::Duration => Type::Opaque("Duration"),
             Kind::Raw => Type::Opaque("RawExtension"),
             Kind::FieldsV1 => Type::Opaque("FieldsV1"),
             Kind::Any(AnyForm::Json) => Type::Opaque("JSON"),

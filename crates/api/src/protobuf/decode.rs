@@ -240,6 +240,7 @@ fn value(
         Shape::MicroTime => {
             timestamp(bytes, true, name)?.map_or(Value::Null, |at| time::format_micro(at).into())
         }
+        Shape::Duration => duration(bytes, name)?.into(),
         Shape::Raw => raw_extension(single(bytes, name)?, name, depth)?,
         Shape::FieldsV1 => match json_text(single(bytes, name)?, name)? {
             Value::Null => Value::Null,
@@ -349,6 +350,20 @@ fn timestamp(raw: &[u8], micros: bool, name: &Str) -> Result<Option<Timestamp>, 
     let in_range = (ZERO_TIME..253_402_300_800).contains(&seconds) && (0..1_000_000_000).contains(&nanos);
     let at = Timestamp::new(seconds, nanos).ok().filter(|_| in_range);
     at.map(Some).ok_or_else(|| DecodeError::Time { field: name.clone() })
+}
+
+fn duration(raw: &[u8], name: &Str) -> Result<String, DecodeError> {
+    let mut nanoseconds = 0;
+    let mut reader = Reader::new(raw);
+    while let Some((number, wire)) = reader.tag(name)? {
+        if number == 1 {
+            expect(wire, VARINT, name)?;
+            nanoseconds = reader.varint()? as i64;
+        } else {
+            reader.skip(wire)?;
+        }
+    }
+    Ok(time::format_duration(nanoseconds))
 }
 
 fn json_text(bytes: &[u8], name: &Str) -> Result<Value, DecodeError> {

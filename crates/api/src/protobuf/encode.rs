@@ -196,6 +196,11 @@ impl<'v> Encoder<'v> {
                 let at = time::parse(text).map_err(|_| mismatch())?;
                 self.time(at, matches!(shape, Shape::MicroTime));
             }
+            (Shape::Duration, Value::String(text)) => {
+                let seconds = time::go_duration(text).map_err(|_| mismatch())?;
+                self.numbered(1, (seconds * 1e9).round() as i64);
+            }
+            (Shape::Duration, Value::Null) => self.numbered(1, 0),
             (Shape::FieldsV1, Value::Raw(text)) => self.writer.field(1, text.as_bytes()),
             // Absent: an empty message, or an empty string.
             (

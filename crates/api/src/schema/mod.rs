@@ -108,6 +108,8 @@ pub enum Kind {
     Time,
     /// RFC 3339 with microseconds.
     MicroTime,
+    /// In Go's notation, as in `1m30s`.
+    Duration,
     /// An embedded object of any kind (`RawExtension`).
     Raw,
     /// A field set, kept as text.
@@ -178,8 +180,8 @@ impl Kind {
             Kind::Bytes => "[]uint8".into(),
             Kind::Quantity => "resource.Quantity".into(),
             Kind::IntOrString => "intstr.IntOrString".into(),
-            // Both are read from text.
-            Kind::Time | Kind::MicroTime => "string".into(),
+            // All are read from text.
+            Kind::Time | Kind::MicroTime | Kind::Duration => "string".into(),
             Kind::Raw => "runtime.RawExtension".into(),
             Kind::FieldsV1 => "v1.FieldsV1".into(),
             Kind::Any(_) => "interface {}".into(),

@@ -221,6 +221,7 @@ fn kind(table: &Table, package: &str, text: &str) -> Kind {
         "intstr" => Kind::IntOrString,
         "time" => Kind::Time,
         "microtime" => Kind::MicroTime,
+        "duration" => Kind::Duration,
         "raw" => Kind::Raw,
         "fieldsv1" => Kind::FieldsV1,
         "any" | "object" => Kind::Any(AnyForm::Free),

@@ -59,6 +59,7 @@ fn kind(kind: &Kind, random: &mut Random, percent: usize, depth: usize) -> Value
             "1969-12-31T23:59:58.500000Z",
         ]))
         .into(),
+        Kind::Duration => (*random.pick(&["0s", "15s", "1m30s", "1.5ms", "-2h0m0s"])).into(),
         Kind::Raw => value!({"apiVersion": "v1", "kind": "Thing", "n": [1, true, "x"]}),
         Kind::FieldsV1 => Value::Raw(r#"{"f:metadata":{"f:labels":{".":{}}}}"#.into()),
         Kind::Any(form) => any(*form, random),

@@ -24,6 +24,7 @@ use hyper::body::Body;
 use crate::authorization;
 use crate::call::Call;
 use crate::respond::Answer;
+use crate::websocket;
 
 pub(crate) use backend::Backend as Peer;
 pub(crate) use kubelet::Kubelets;
@@ -56,7 +57,7 @@ where
         may_create(call)?;
     }
     match subresource {
-        "log" => log::answer(call).await,
+        "log" => websocket::log(log::answer(call).await?, parts, &call.headers),
         "proxy" => proxy::answer(call, Sent::new(parts, &call.headers, body.map_err(Into::into))).await,
         _ => session::answer(call, parts).await,
     }

@@ -188,6 +188,8 @@ fn dated(object: &Object, used: &Used, now: Timestamp) -> Value {
         tree.set(&["metadata", "labels"], labels.clone());
     }
     tree.set(&["timestamp"], time::format(used.at));
-    tree.set(&["window"], points::go_duration(used.window));
+    // To the millisecond: nobody knows better when a kubelet looked.
+    let milliseconds = i64::try_from(used.window.as_millis()).unwrap_or(i64::MAX / 1_000_000);
+    tree.set(&["window"], time::format_duration(milliseconds * 1_000_000));
     tree
 }

@@ -138,14 +138,3 @@ impl Known<'_> {
 fn span(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
-
-/// As Go prints it, to the millisecond: `15.012s`, `1m0.5s`, `300ms`.
-pub(super) fn go_duration(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    if (1..1000).contains(&milliseconds) {
-        return format!("{milliseconds}ms");
-    }
-    let (minutes, rest) = (milliseconds / 60_000, milliseconds % 60_000);
-    let seconds = rest as f64 / 1000.0;
-    if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds}s") }
-}

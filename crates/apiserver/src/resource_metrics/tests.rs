@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::exposition;
-use super::points::{Batch, Points, go_duration};
+use super::points::{Batch, Points};
 
 fn told(seconds: i64, containers: &[(&str, &str, f64, u64, f64)]) -> String {
     let at = seconds * 1000;
@@ -106,12 +106,4 @@ fn what_cannot_be_read_is_passed_over() {
     let pods: Vec<_> =
         batch.pods.values().flat_map(|containers| containers.keys().map(String::as_str)).collect();
     assert_eq!((pods, batch.nodes.len()), (vec!["a\"b"], 0));
-}
-
-#[test]
-fn windows_as_go_prints_them() {
-    let cases = [(15_000, "15s"), (15_012, "15.012s"), (60_500, "1m0.5s"), (300, "300ms")];
-    for (milliseconds, expected) in cases {
-        assert_eq!(go_duration(Duration::from_millis(milliseconds)), expected);
-    }
 }

@@ -75,6 +75,7 @@ pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
 /// The objects a request's selectors, versions and limits name, and what the list says of itself.
 pub(super) async fn select(call: &Call) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
     let cache = cache(call)?;
+    cache.catch_up().await;
     let filter = filter(call)?;
     let options = options(call, cache)?;
     let snapshot = snapshot(call, cache, &options.from).await?;

@@ -44,9 +44,10 @@ enum Start {
     Refused(Status),
 }
 
-pub(crate) fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
+pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Result<Answer, Status> {
     let wanted = negotiate::wanted_watch(&call.headers)?;
     let cache = list::cache(call)?.clone();
+    cache.catch_up().await;
     let filter = list::filter(call)?;
     let options = options(call, &cache)?;
     let mut watcher = Watcher {

@@ -1,4 +1,4 @@
-//! Containers that another OCI runtime starts: Debian's `runc`. They are like all others.
+//! Containers that another OCI runtime starts: Debian's `runc`, and `crun` where it is installed. They are like all others.
 
 use std::time::Duration;
 
@@ -8,8 +8,35 @@ use crate::support::*;
 
 #[tokio::test]
 async fn another_runtime_starts_containers() {
+    for handler in handlers().keys() {
+        starts_containers(handler).await;
+    }
+}
+
+#[tokio::test]
+async fn what_another_runtime_cannot_start_is_told() {
+    for handler in handlers().keys() {
+        tells_what_it_cannot_start(handler).await;
+    }
+}
+
+#[tokio::test]
+async fn what_another_runtime_started_is_killed_like_everything_else() {
+    for handler in handlers().keys() {
+        kills_like_everybody_else(handler).await;
+    }
+}
+
+#[tokio::test]
+async fn containers_of_another_runtime_share_their_pod() {
+    for handler in handlers().keys() {
+        shares_a_pod(handler).await;
+    }
+}
+
+async fn starts_containers(handler: &str) {
     let mut node = Node::new().await;
-    let (sandbox, pod) = node.run_pod_with("web", "runc").await;
+    let (sandbox, pod) = node.run_pod_with("web", handler).await;
     let mut config = container(
         "main",
         "echo out; echo err >&2; hostname; trap 'exit 5' TERM; while true; do sleep 1; done",
@@ -33,10 +60,9 @@ async fn another_runtime_starts_containers() {
     node.end().await;
 }
 
-#[tokio::test]
-async fn what_another_runtime_cannot_start_is_told() {
+async fn tells_what_it_cannot_start(handler: &str) {
     let node = Node::new().await;
-    let (sandbox, pod) = node.run_pod_with("web", "runc").await;
+    let (sandbox, pod) = node.run_pod_with("web", handler).await;
     let mut config = container("main", "true");
     config.command = words(&["/no/such/program"]);
     let id = node.runtime.create_container(&sandbox, &config, &pod).await.unwrap();
@@ -47,10 +73,9 @@ async fn what_another_runtime_cannot_start_is_told() {
     node.end().await;
 }
 
-#[tokio::test]
-async fn what_another_runtime_started_is_killed_like_everything_else() {
+async fn kills_like_everybody_else(handler: &str) {
     let node = Node::new().await;
-    let (sandbox, pod) = node.run_pod_with("web", "runc").await;
+    let (sandbox, pod) = node.run_pod_with("web", handler).await;
     let id = node
         .start(&sandbox, &pod, &container("main", "trap '' TERM; sleep 100000 & wait; sleep 100000"))
         .await;
@@ -60,12 +85,11 @@ async fn what_another_runtime_started_is_killed_like_everything_else() {
     node.end().await;
 }
 
-#[tokio::test]
-async fn containers_of_another_runtime_share_their_pod() {
+async fn shares_a_pod(handler: &str) {
     let node = Node::new().await;
     let mut pod = node.pod("web");
     pod.linux.security_context.namespace_options.pid = NamespaceMode::Pod;
-    let sandbox = node.runtime.run_pod_sandbox(&pod, "runc").await.unwrap();
+    let sandbox = node.runtime.run_pod_sandbox(&pod, handler).await.unwrap();
     let shared = |name: &str, script: &str| {
         let mut config = container(name, script);
         config.linux.security_context.namespace_options.pid = NamespaceMode::Pod;

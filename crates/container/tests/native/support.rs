@@ -1,7 +1,8 @@
 //! A runtime in a folder of its own, an image made of busybox, and the promise that nothing is left in the end.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,9 +154,21 @@ async fn open(data_dir: &Path) -> Native {
         registries: Default::default(),
         clock: Clock::real(),
         seccomp_dir: data_dir.join("seccomp"),
-        handlers: [("runc".to_owned(), "/usr/sbin/runc".into())].into(),
+        handlers: handlers(),
     };
     Native::open(options).await.unwrap()
+}
+
+/// Debian's other runtimes: `runc`, which tests need, and `crun` where it is installed. It runs nothing where cgroups of both
+/// versions are in use.
+pub(crate) fn handlers() -> BTreeMap<String, PathBuf> {
+    let mut handlers = BTreeMap::from([("runc".to_owned(), PathBuf::from("/usr/sbin/runc"))]);
+    let crun = PathBuf::from("/usr/bin/crun");
+    let both = fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").unwrap_or_default();
+    if crun.exists() && both.trim().is_empty() {
+        handlers.insert("crun".to_owned(), crun);
+    }
+    handlers
 }
 
 pub(crate) fn container(name: &str, script: &str) -> ContainerConfig {

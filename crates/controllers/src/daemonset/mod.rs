@@ -49,7 +49,8 @@ impl Controller for DaemonSets {
         vec![
             Watch::own(&kinds::DAEMON_SETS),
             Watch { kind: &kinds::PODS, keys: sets_of_owned },
-            Watch { kind: &kinds::CONTROLLER_REVISIONS, keys: sets_of_owned },
+            // Read, but no reason to look: revisions that others make stay as they are until something else happens.
+            Watch { kind: &kinds::CONTROLLER_REVISIONS, keys: |_, _, _| {} },
             Watch { kind: &kinds::NODES, keys: sets_on_node },
         ]
     }

@@ -1,6 +1,7 @@
 //! Volumes and claims: what the storage controllers read off them, and how they find one by another.
 
 pub(crate) mod attach;
+pub(crate) mod attributes_protection;
 pub(crate) mod binder;
 pub(crate) mod claim_protection;
 pub(crate) mod ephemeral;
@@ -79,6 +80,8 @@ pub(crate) struct ClaimView {
     pub(crate) volume: Str,
     /// Whether it has been bound once.
     pub(crate) bound: bool,
+    /// The classes of attributes it asks for, has, or is on its way to.
+    pub(crate) attributes_classes: BTreeSet<Str>,
 }
 
 impl View for ClaimView {
@@ -87,6 +90,7 @@ impl View for ClaimView {
             class: class_of_claim(claim).map(Str::new),
             volume: Str::new(claim.str_at(&["spec", "volumeName"]).unwrap_or_default()),
             bound: annotation(claim, BIND_COMPLETED).is_some(),
+            attributes_classes: attributes_classes(claim),
         }
     }
 }
@@ -163,6 +167,15 @@ pub(crate) fn is_block(object: &Value) -> bool {
 
 pub(crate) fn quantity(object: &Value, path: &[&str]) -> Option<Quantity> {
     Quantity::parse(object.str_at(path)?).ok()
+}
+
+fn attributes_classes(claim: &Value) -> BTreeSet<Str> {
+    let named: [&[&str]; 3] = [
+        &["spec", "volumeAttributesClassName"],
+        &["status", "currentVolumeAttributesClassName"],
+        &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
+    ];
+    named.iter().filter_map(|path| claim.str_at(path)).filter(|name| !name.is_empty()).map(Str::new).collect()
 }
 
 /// Whether a class is for claims that name none.

@@ -31,7 +31,7 @@ pub(super) async fn answer(
     query: &Query,
     request: Request<Incoming>,
 ) -> Answer {
-    let Some(streams) = streams(query) else {
+    let Some(asked_for) = streams(query) else {
         let why = "you must specify at least 1 of stdin, stdout, stderr";
         return answer::text(StatusCode::BAD_REQUEST, why);
     };
@@ -55,14 +55,15 @@ pub(super) async fn answer(
         return answer::text(StatusCode::BAD_REQUEST, "not a WebSocket handshake");
     };
     let work = asked.work;
-    let streams = Streams { tty: terminal(&pod, asked.container, &work, streams), ..streams };
+    let streams = with_terminal(asked_for, terminal(&pod, asked.container, &work, asked_for));
     let machine = machine.clone();
     tokio::spawn(async move {
         let upgraded = match hyper::upgrade::on(request).await {
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a session could not be upgraded"),
         };
-        let Some(client) = speech.client(upgraded, streams).await else {
+        // A client opens what it asked for, also if the container has something else.
+        let Some(client) = speech.client(upgraded, asked_for).await else {
             return tracing::debug!("a client did not open its streams");
         };
         let begun = begin(&machine, id, &work, streams).await;
@@ -111,13 +112,18 @@ impl Speech {
     }
 }
 
-/// Which streams a session carries; `None` if none. A terminal has no standard error of its own.
+/// Which streams are asked for; `None` if none.
 fn streams(query: &Query) -> Option<Streams> {
     let is_set = |key: &str| query.get(key) == Some("1");
     let tty = is_set("tty");
-    let streams =
-        Streams { stdin: is_set("input"), stdout: is_set("output"), stderr: is_set("error") && !tty, tty };
+    let streams = Streams { stdin: is_set("input"), stdout: is_set("output"), stderr: is_set("error"), tty };
+    let streams = with_terminal(streams, tty);
     (streams.stdin || streams.stdout || streams.stderr).then_some(streams)
+}
+
+/// What is carried if there is a terminal or there is none. A terminal has no standard error of its own.
+fn with_terminal(streams: Streams, tty: bool) -> Streams {
+    Streams { stderr: streams.stderr && !tty, tty, ..streams }
 }
 
 /// Whether there is a terminal: a container that is attached to has one or has none, whatever is asked for.

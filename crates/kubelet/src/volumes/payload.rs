@@ -9,6 +9,7 @@ use super::atomic::{Content, Files};
 use super::trust;
 use crate::downward::{self, Place};
 use crate::machine::Machine;
+use crate::node;
 use crate::pod::Pod;
 use crate::pod_certificates::Bundle;
 use crate::start::named;
@@ -45,7 +46,7 @@ pub(super) async fn payload(
             } else if let Some(part) = part.get("downwardAPI") {
                 of_pod(machine, pod, part, mode, &mut files)?;
             } else if let Some(part) = part.get("serviceAccountToken") {
-                of_account(machine, pod, part, &mut files).await?;
+                of_account(machine, pod, part, mode, &mut files).await?;
             } else if let Some(part) = part.get("clusterTrustBundle") {
                 let anchors = trust::anchors(&*machine.trust.objects(machine).await?, part)?;
                 put(pod, part, "path", mode, &anchors, &mut files);
@@ -126,7 +127,8 @@ async fn of_object(
 
 /// What a pod knows of itself.
 fn of_pod(machine: &Machine, pod: &Pod, source: &Value, mode: u32, files: &mut Files) -> Result<(), String> {
-    let place = Place { host_ips: machine.host_ips.clone(), ..Place::default() };
+    let allocatable = node::allocatable(machine);
+    let place = Place { host_ips: machine.host_ips.clone(), allocatable, ..Place::default() };
     for item in source.items_at(&["items"]) {
         let path = item.str_at(&["path"]).unwrap_or_default();
         let text = if let Some(field) = item.str_at(&["fieldRef", "fieldPath"]) {
@@ -145,7 +147,13 @@ fn of_pod(machine: &Machine, pod: &Pod, source: &Value, mode: u32, files: &mut F
 }
 
 /// A token by which a pod proves to be of its account: as good as the pod lives.
-async fn of_account(machine: &Machine, pod: &Pod, source: &Value, files: &mut Files) -> Result<(), String> {
+async fn of_account(
+    machine: &Machine,
+    pod: &Pod,
+    source: &Value,
+    mode: u32,
+    files: &mut Files,
+) -> Result<(), String> {
     let account = pod.tree().str_at(&["spec", "serviceAccountName"]).unwrap_or("default");
     let seconds = source.int_at(&["expirationSeconds"]).unwrap_or(3600);
     let audiences = source.str_at(&["audience"]).filter(|text| !text.is_empty());
@@ -155,7 +163,7 @@ async fn of_account(machine: &Machine, pod: &Pod, source: &Value, files: &mut Fi
     let path = source.str_at(&["path"]).unwrap_or("token").to_owned();
     // A pod that runs as somebody may read its token only if its group may.
     let by_group = pod.tree().int_at(&["spec", "securityContext", "fsGroup"]).is_some();
-    let mode = if by_group { 0o640 } else { 0o644 };
+    let mode = if by_group { 0o640 } else { mode };
     files.insert(path, Content { bytes: token.into_bytes(), mode });
     Ok(())
 }

@@ -2,9 +2,10 @@
 //! chance.
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
-use std::{path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use corten_store::{Committed, Entry, Error, Event, Expect, NewValue, Op, Options, Store, Txn};
+use tempfile::{TempDir, tempdir};
 
 pub(crate) fn open(dir: &Path) -> Store {
     Store::open(dir, Options::default()).expect("a store that opens")
@@ -60,4 +61,14 @@ impl Chance {
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
     }
+}
+
+/// The files of a store as a kill at this moment would leave them.
+pub(crate) fn copied(dir: &Path) -> TempDir {
+    let copy = tempdir().expect("a directory");
+    for file in fs::read_dir(dir).expect("a directory to read") {
+        let file = file.expect("a file");
+        fs::copy(file.path(), copy.path().join(file.file_name())).expect("a copy");
+    }
+    copy
 }

@@ -81,16 +81,21 @@ impl Native {
     /// What the runtime said of why it did not start a container.
     pub(super) fn launch_failure(&self, launch: &Launch, error: Error) -> Error {
         let log = self.container_folder(&launch.container.id).join("oci.log");
-        let text = fs::read_to_string(log).unwrap_or_default();
-        let message = text.lines().rev().find_map(|line| {
-            let (_, message) = line.split_once("msg=")?;
-            Some(message.trim_matches('"').replace("\\\"", "\""))
-        });
-        match message {
+        match last_words(&fs::read_to_string(log).unwrap_or_default()) {
             Some(message) => Error::Internal(format!("OCI runtime create failed: {message}")),
             None => error,
         }
     }
+}
+
+/// What a runtime's log says last: `runc` writes fields, `crun` nothing but the message.
+fn last_words(log: &str) -> Option<String> {
+    let field = |line: &str| {
+        let (_, message) = line.split_once("msg=")?;
+        Some(message.trim_matches('"').replace("\\\"", "\""))
+    };
+    let plain = || log.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
+    log.lines().rev().find_map(field).or_else(plain)
 }
 
 /// Has the runtime forget a container. What it knows of it goes with the container's folder in any case.
@@ -101,5 +106,20 @@ pub(super) fn delete(program: &Path, folder: &Path) {
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if let Err(error) = ended {
         tracing::warn!(program = %program.display(), %error, "the runtime could not be asked to forget a container");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runtimes_say_last() {
+        let runc =
+            "time=\"t\" level=warning msg=\"slow\"\ntime=\"t\" level=error msg=\"exec: \\\"x\\\" failed\"\n";
+        assert_eq!(last_words(runc).as_deref(), Some("exec: \"x\" failed"));
+        let crun = "something first\nexecutable file `x` not found\n\n";
+        assert_eq!(last_words(crun).as_deref(), Some("executable file `x` not found"));
+        assert_eq!(last_words(""), None);
     }
 }

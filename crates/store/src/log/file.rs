@@ -1,0 +1,215 @@
+//! One file of frames: a log that still grows, or a file that is complete.
+//!
+//! Reads are of frames that were announced as written, and verify them; where one begins is found
+//! through a coarse index that is made as it is needed.
+
+use std::{
+    fs::{File, OpenOptions},
+    hash::{BuildHasher, RandomState},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::frame::{self, ALIGNMENT, Frame, HEAD, Head, Place};
+use crate::{Damage, Error, Revision};
+
+const MAGIC: [u8; 8] = *b"cortenL1";
+/// The file's own beginning, before its first frame.
+pub(super) const START: u64 = 32;
+/// How far apart the places are that the index knows.
+const STRIDE: u64 = 32 << 10;
+/// How much is read at a time where no frame is known.
+const CHUNK: usize = 64 << 10;
+
+pub(super) struct LogFile {
+    pub(super) name: Arc<str>,
+    path: PathBuf,
+    file: File,
+    /// Its revision: a log holds what came after it, a snapshot what was live at it.
+    pub(super) base: Revision,
+    /// Its own number, which is part of every checksum.
+    number: u64,
+    /// How far frames are written and on disk.
+    end: AtomicU64,
+    index: Mutex<Index>,
+}
+
+/// Places of frames with the revision that came before them, in order, as far as anybody looked.
+#[derive(Default)]
+struct Index {
+    points: Vec<(Revision, u64)>,
+}
+
+/// Room to read frames into.
+#[derive(Default)]
+pub(super) struct Buffer(Vec<u8>);
+
+impl LogFile {
+    /// A file without frames, under a name that is not final; its beginning is on disk.
+    pub(super) fn create(path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(path);
+        let file = file.map_err(Error::disk(path))?;
+        let number = RandomState::new().hash_one(base);
+        file.write_all_at(&start(base, number), 0).map_err(Error::disk(path))?;
+        file.sync_data().map_err(Error::disk(path))?;
+        Ok(LogFile::new(path, name, file, base, number, START))
+    }
+
+    /// A file that is there, not looked at beyond its beginning.
+    pub(super) fn open(path: &Path, name: &str) -> Result<LogFile, Error> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(Error::file(path))?;
+        let mut bytes = [0; START as usize];
+        let length = file.metadata().map_err(Error::file(path))?.len();
+        let damaged = || Error::from(Damage::Log { file: name.into(), at: 0 });
+        if length < START {
+            return Err(damaged());
+        }
+        file.read_exact_at(&mut bytes, 0).map_err(Error::file(path))?;
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+        let (Some(base), Some(number)) = (word(8), word(16)) else { return Err(damaged()) };
+        if bytes != start(base, number) {
+            return Err(damaged());
+        }
+        Ok(LogFile::new(path, name, file, base, number, length))
+    }
+
+    fn new(path: &Path, name: &str, file: File, base: Revision, number: u64, end: u64) -> LogFile {
+        let (end, index) = (AtomicU64::new(end), Mutex::default());
+        LogFile { name: name.into(), path: path.into(), file, base, number, end, index }
+    }
+
+    /// Gives the file its final name.
+    pub(super) fn named(mut self, path: PathBuf) -> Result<LogFile, Error> {
+        std::fs::rename(&self.path, &path).map_err(Error::disk(&self.path))?;
+        self.path = path;
+        Ok(self)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn place(&self, at: u64) -> Place {
+        Place { file: self.number, at }
+    }
+
+    /// Writes at a place, which nothing else is written at meanwhile.
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    /// Fills a part behind all frames with zeros, so that a sync of what is written over them later
+    /// has nothing but that to write.
+    pub(super) fn prepare(&self, part: Range<u64>) -> io::Result<()> {
+        let zeros = [0; 64 << 10];
+        for at in part.clone().step_by(zeros.len()) {
+            let length = zeros.len().min(usize::try_from(part.end - at).unwrap_or(usize::MAX));
+            self.file.write_all_at(&zeros[..length], at)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Frames up to here may be read.
+    pub(super) fn announce(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Removes whatever is behind a place.
+    pub(super) fn cut(&self, end: u64) -> io::Result<()> {
+        self.file.set_len(end)?;
+        self.file.sync_all()?;
+        self.announce(end);
+        Ok(())
+    }
+
+    /// The frame at a place, if there is a whole one.
+    pub(super) fn frame<'a>(&self, at: u64, buffer: &'a mut Buffer) -> Result<Option<Frame<'a>>, Error> {
+        let Some(head) = self.head(at)? else { return Ok(None) };
+        buffer.0.resize(head.length(), 0);
+        self.file.read_exact_at(&mut buffer.0, at + HEAD as u64).map_err(Error::file(&self.path))?;
+        let verified = head.verifies(self.place(at), &buffer.0);
+        Ok(verified.then_some(Frame { head, records: &buffer.0 }))
+    }
+
+    /// The frame at a place where there has to be one.
+    pub(super) fn expect_frame<'a>(&self, at: u64, buffer: &'a mut Buffer) -> Result<Frame<'a>, Error> {
+        let damage = Damage::Log { file: self.name.to_string(), at };
+        self.frame(at, buffer)?.ok_or_else(|| damage.into())
+    }
+
+    /// What a frame at a place would begin with, if it lay within the file.
+    fn head(&self, at: u64) -> Result<Option<Head>, Error> {
+        if at + HEAD as u64 > self.end() {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEAD];
+        self.file.read_exact_at(&mut bytes, at).map_err(Error::file(&self.path))?;
+        let head = Head::decode(&bytes, self.place(at));
+        Ok(head.filter(|head| at + (HEAD + head.length()) as u64 <= self.end()))
+    }
+
+    /// The first whole frame behind a place where there is none.
+    pub(super) fn frame_behind(&self, at: u64, buffer: &mut Buffer) -> Result<Option<u64>, Error> {
+        let (mut at, end) = (at + ALIGNMENT, self.end());
+        let mut chunk = vec![0; CHUNK];
+        while at < end {
+            let length = CHUNK.min(usize::try_from(end - at).unwrap_or(CHUNK));
+            self.file.read_exact_at(&mut chunk[..length], at).map_err(Error::file(&self.path))?;
+            let starts = chunk[..length].chunks(ALIGNMENT as usize).enumerate();
+            for (index, _) in starts.filter(|(_, bytes)| bytes.starts_with(&frame::MAGIC)) {
+                let at = at + index as u64 * ALIGNMENT;
+                if self.frame(at, buffer)?.is_some() {
+                    return Ok(Some(at));
+                }
+            }
+            at += length as u64;
+        }
+        Ok(None)
+    }
+
+    /// The place of the frame that holds the first write after `revision`, or where it would be.
+    pub(super) fn frame_after(&self, revision: Revision) -> Result<u64, Error> {
+        let mut index = self.index.lock();
+        let known = index.points.partition_point(|(before, _)| *before <= revision);
+        let mut at = index.points[..known].last().map_or(START, |(_, at)| *at);
+        while at < self.end() {
+            let damage = Damage::Log { file: self.name.to_string(), at };
+            let head = self.head(at)?.ok_or(damage)?;
+            if head.last > revision {
+                break;
+            }
+            at = head.end(at);
+            if index.points.last().is_none_or(|(_, last)| *last + STRIDE <= at) {
+                index.points.push((head.last, at));
+            }
+        }
+        Ok(at)
+    }
+}
+
+fn start(base: Revision, number: u64) -> [u8; START as usize] {
+    let mut bytes = [0; START as usize];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&base.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    let sum = crc32fast::hash(&bytes[..24]);
+    bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}

@@ -1,0 +1,177 @@
+//! Which files there are: named, listed, begun and removed here and nowhere else.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use parking_lot::RwLock;
+
+use super::{
+    file::{LogFile, START},
+    load::Tolerance,
+};
+use crate::{Damage, Error, Revision};
+
+const LOG: &str = "log";
+const SNAPSHOT: &str = "snapshot";
+/// What has not got its final name yet ends with this, and is removed at the next open.
+const UNFINISHED: &str = ".tmp";
+
+/// A log, and the snapshot it goes on from once that is written.
+pub(crate) struct Generation {
+    pub(super) log: LogFile,
+    pub(super) snapshot: OnceLock<LogFile>,
+}
+
+/// The generations of a store, oldest first.
+pub(crate) struct Generations {
+    dir: PathBuf,
+    /// `None` once the store is closed.
+    list: RwLock<Option<Vec<Arc<Generation>>>>,
+}
+
+impl Generations {
+    /// Finds the files of a directory, without reading them.
+    pub(crate) fn open(dir: &Path, tolerance: &mut Tolerance) -> Result<Generations, Error> {
+        let mut logs = BTreeMap::new();
+        let mut snapshots = BTreeMap::new();
+        for file in fs::read_dir(dir).map_err(Error::file(dir))? {
+            let file = file.map_err(Error::file(dir))?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.ends_with(UNFINISHED) {
+                fs::remove_file(file.path()).map_err(Error::file(file.path()))?;
+            } else if let Some((kind, base)) = parse(&name) {
+                let files = if kind == LOG { &mut logs } else { &mut snapshots };
+                files.insert(base, name);
+            }
+        }
+        let mut list = Vec::new();
+        for (base, name) in logs {
+            let Some(log) = tolerance.take(open(dir, &name, base))? else { continue };
+            let snapshot = match snapshots.remove(&base) {
+                Some(name) => tolerance.take(open(dir, &name, base))?,
+                None => None,
+            };
+            list.push(Arc::new(Generation {
+                log,
+                snapshot: snapshot.map_or_else(OnceLock::new, OnceLock::from),
+            }));
+        }
+        if let Some(base) = snapshots.into_keys().next_back() {
+            tolerance.meet(Damage::Log { file: name(LOG, base), at: 0 })?;
+        }
+        Ok(Generations { dir: dir.into(), list: RwLock::new(Some(list)) })
+    }
+
+    pub(super) fn all(&self) -> Result<Vec<Arc<Generation>>, Error> {
+        self.list.read().clone().ok_or(Error::Closed)
+    }
+
+    /// Begins a generation after a revision.
+    pub(super) fn begin(&self, base: Revision) -> Result<Arc<Generation>, Error> {
+        let log = self.create(LOG, base)?;
+        let log = self.finish(log)?;
+        let generation = Arc::new(Generation { log, snapshot: OnceLock::new() });
+        self.list.write().as_mut().ok_or(Error::Closed)?.push(Arc::clone(&generation));
+        Ok(generation)
+    }
+
+    /// A snapshot's file, to be filled and then handed to [`Generations::complete`].
+    pub(super) fn create_snapshot(&self, base: Revision) -> Result<LogFile, Error> {
+        self.create(SNAPSHOT, base)
+    }
+
+    /// The generation of the snapshot no longer needs the ones before it to be loaded.
+    pub(super) fn complete(&self, snapshot: LogFile) -> Result<(), Error> {
+        let snapshot = self.finish(snapshot)?;
+        let generations = self.all()?;
+        if let Some(generation) = generations.iter().find(|generation| generation.log.base == snapshot.base) {
+            // There is at most one snapshot of a generation at a time.
+            let _ = generation.snapshot.set(snapshot);
+        }
+        Ok(())
+    }
+
+    /// Removes the generations that nothing before `compacted` can be asked of any more.
+    pub(crate) fn prune(&self, compacted: Revision) -> Result<(), Error> {
+        let gone: Vec<Arc<Generation>> = {
+            let mut list = self.list.write();
+            let list = list.as_mut().ok_or(Error::Closed)?;
+            let enough = |generation: &Arc<Generation>| {
+                generation.log.base <= compacted && generation.snapshot.get().is_some()
+            };
+            let first = list.iter().rposition(enough).unwrap_or(0);
+            list.drain(..first).collect()
+        };
+        self.remove(&gone)
+    }
+
+    /// Lists none of them any more; their files are left to the caller.
+    pub(super) fn forget(&self) -> Result<Vec<Arc<Generation>>, Error> {
+        self.list.write().as_mut().map(std::mem::take).ok_or(Error::Closed)
+    }
+
+    pub(super) fn remove(&self, gone: &[Arc<Generation>]) -> Result<(), Error> {
+        for file in
+            gone.iter().flat_map(|generation| generation.snapshot.get().into_iter().chain([&generation.log]))
+        {
+            fs::remove_file(file.path()).map_err(Error::file(file.path()))?;
+        }
+        if gone.is_empty() { Ok(()) } else { self.sync() }
+    }
+
+    /// The bytes of the logs since the last snapshot, and of that snapshot.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let list = self.list.read();
+        let mut logs = 0;
+        for generation in list.iter().flatten().rev() {
+            logs += generation.log.end() - START;
+            if let Some(snapshot) = generation.snapshot.get() {
+                return (logs, snapshot.end());
+            }
+        }
+        (logs, 0)
+    }
+
+    pub(crate) fn close(&self) {
+        *self.list.write() = None;
+    }
+
+    fn create(&self, kind: &str, base: Revision) -> Result<LogFile, Error> {
+        let name = name(kind, base);
+        LogFile::create(&self.dir.join(format!("{name}{UNFINISHED}")), &name, base)
+    }
+
+    /// Names a file whose contents are on disk, for good.
+    fn finish(&self, file: LogFile) -> Result<LogFile, Error> {
+        let path = self.dir.join(&*file.name);
+        let file = file.named(path)?;
+        self.sync()?;
+        Ok(file)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(Error::disk(&self.dir))
+    }
+}
+
+fn open(dir: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
+    let file = LogFile::open(&dir.join(name), name)?;
+    if file.base != base {
+        return Err(Damage::Log { file: name.into(), at: 0 }.into());
+    }
+    Ok(file)
+}
+
+fn name(kind: &str, base: Revision) -> String {
+    format!("{kind}-{base:020}")
+}
+
+fn parse(file: &str) -> Option<(&str, Revision)> {
+    let (kind, base) = file.split_once('-')?;
+    let base = base.parse().ok()?;
+    ([LOG, SNAPSHOT].contains(&kind) && name(kind, base) == file).then_some((kind, base))
+}

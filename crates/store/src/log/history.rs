@@ -1,0 +1,129 @@
+//! Reading the past, from the files, beside the committer.
+//!
+//! Invariants: every frame read is verified; a read never sees writes the caller has not asked for by
+//! revision, so those that are on disk but not yet published stay invisible. Whether a revision was
+//! compacted meanwhile is for the caller to check *after* reading, because compaction is announced
+//! before files are removed.
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+use super::{
+    file::{Buffer, LogFile},
+    generations::{Generation, Generations},
+    record::{Record, Write},
+};
+use crate::{Damage, Entry, Error, Event, Revision};
+
+/// The events under `prefix` after one revision up to and including another, at most `limit`.
+pub(crate) fn events(
+    generations: &Generations,
+    prefix: &str,
+    after: Revision,
+    up_to: Revision,
+    limit: usize,
+) -> Result<Vec<Arc<Event>>, Error> {
+    let past = Past::of(generations)?;
+    let mut events = Vec::new();
+    past.each_write(after, up_to, |write| {
+        if events.len() == limit {
+            return Ok(ControlFlow::Break(()));
+        }
+        if write.key.starts_with(prefix) {
+            let previous = past.replaced(write)?;
+            let key = previous.as_ref().map_or_else(|| write.key.into(), |entry| Arc::clone(&entry.key));
+            let current = write.entry(Arc::clone(&key));
+            events.push(Arc::new(Event { revision: write.revision, key, current, previous }));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(events)
+}
+
+/// For every key under `prefix` that changed after one revision up to and including another: its
+/// entry as of the first.
+pub(crate) fn undo(
+    generations: &Generations,
+    prefix: &str,
+    after: Revision,
+    up_to: Revision,
+) -> Result<BTreeMap<Arc<str>, Option<Arc<Entry>>>, Error> {
+    let past = Past::of(generations)?;
+    let mut entries = BTreeMap::new();
+    past.each_write(after, up_to, |write| {
+        if write.key.starts_with(prefix) && !entries.contains_key(write.key) {
+            entries.insert(write.key.into(), past.replaced(write)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(entries)
+}
+
+struct Past(Vec<Arc<Generation>>);
+
+impl Past {
+    fn of(generations: &Generations) -> Result<Past, Error> {
+        generations.all().map(Past)
+    }
+
+    /// Calls `visit` with the writes after one revision up to and including another, in order.
+    fn each_write(
+        &self,
+        after: Revision,
+        up_to: Revision,
+        mut visit: impl FnMut(&Write<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let mut buffer = Buffer::default();
+        let first = self.0.iter().rposition(|generation| generation.log.base <= after).unwrap_or(0);
+        for Generation { log, .. } in self.0[first..].iter().map(|generation| &**generation) {
+            let mut at = log.frame_after(after)?;
+            while at < log.end() {
+                let frame = log.expect_frame(at, &mut buffer)?;
+                for record in frame.records(&log.name, at) {
+                    let Record::Write(write) = record? else { continue };
+                    if write.revision > up_to {
+                        return Ok(());
+                    }
+                    if write.revision > after && visit(&write)?.is_break() {
+                        return Ok(());
+                    }
+                }
+                at = frame.head.end(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry that a write replaced.
+    fn replaced(&self, write: &Write<'_>) -> Result<Option<Arc<Entry>>, Error> {
+        let Write { revision, previous, key, .. } = *write;
+        if previous == 0 {
+            return Ok(None);
+        }
+        let log = self.0.iter().rev().find(|generation| generation.log.base < previous);
+        let file = match log {
+            Some(generation) => Some(&generation.log),
+            None => self.0.first().and_then(|generation| generation.snapshot.get()),
+        };
+        let found = file.map(|file| find(file, previous)).transpose()?.flatten();
+        match found {
+            Some(entry) if &*entry.key == key => Ok(Some(entry)),
+            _ => Err(Damage::Missing { key: key.into(), revision, previous }.into()),
+        }
+    }
+}
+
+/// The entry that was put at a revision, if the file has it.
+fn find(file: &LogFile, revision: Revision) -> Result<Option<Arc<Entry>>, Error> {
+    let mut buffer = Buffer::default();
+    let at = file.frame_after(revision - 1)?;
+    if at == file.end() {
+        return Ok(None);
+    }
+    for record in file.expect_frame(at, &mut buffer)?.records(&file.name, at) {
+        match record? {
+            Record::Write(write) if write.revision == revision => return Ok(write.entry(write.key.into())),
+            _ => {}
+        }
+    }
+    Ok(None)
+}

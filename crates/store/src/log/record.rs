@@ -1,0 +1,223 @@
+//! What a frame is made of: the writes of a commit, and what else has to be known after a restart.
+//!
+//! Numbers are little-endian and of fixed width. Nothing here is a checksum's work: a record is read
+//! only out of a frame that was verified, and one that still makes no sense is `None`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Entry, Event, LeaseId, Revision, lease::Term};
+
+const WRITE: u8 = 1;
+const DELETION: u8 = 2;
+const LEASE: u8 = 3;
+const LEASE_END: u8 = 4;
+const COMPACTED: u8 = 5;
+const END: u8 = 6;
+
+/// One thing a frame says, as it lies in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    Write(Write<'a>),
+    Lease {
+        id: LeaseId,
+        ttl_ms: u64,
+        expires_ms: u64,
+    },
+    LeaseEnd(LeaseId),
+    /// History up to here may be gone.
+    Compacted(Revision),
+    /// The last record of a snapshot.
+    End(Totals),
+}
+
+/// One version of one key, or its deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write<'a> {
+    pub(super) revision: Revision,
+    /// The revision it replaces; 0 for none.
+    pub(super) previous: Revision,
+    /// The digest of the live entries after it; 0 in a snapshot.
+    pub(super) digest: u64,
+    pub(super) key: &'a str,
+    /// `None` for a deletion.
+    pub(super) put: Option<Put<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Put<'a> {
+    pub(super) create_revision: Revision,
+    pub(super) version: u64,
+    /// 0 for none.
+    pub(super) lease: u64,
+    pub(super) value: &'a [u8],
+}
+
+/// What a snapshot as a whole says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) revision: Revision,
+    pub(super) digest: u64,
+    pub(super) compacted: Revision,
+    /// The highest lease ever granted.
+    pub(super) last_lease: u64,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn of(event: &'a Event, digest: u64) -> Self {
+        let previous = event.previous.as_ref().map_or(0, |entry| entry.mod_revision);
+        let put = event.current.as_deref().map(Put::of);
+        Write { revision: event.revision, previous, digest, key: &event.key, put }
+    }
+
+    pub(super) fn live(entry: &'a Entry) -> Self {
+        let (revision, put) = (entry.mod_revision, Some(Put::of(entry)));
+        Write { revision, previous: 0, digest: 0, key: &entry.key, put }
+    }
+
+    /// The entry this put, under an allocation of its key; `None` for a deletion.
+    pub(super) fn entry(&self, key: Arc<str>) -> Option<Arc<Entry>> {
+        let put = self.put?;
+        Some(Arc::new(Entry {
+            key,
+            value: Bytes::copy_from_slice(put.value),
+            create_revision: put.create_revision,
+            mod_revision: self.revision,
+            version: put.version,
+            lease: (put.lease != 0).then_some(LeaseId(put.lease)),
+            note: None,
+        }))
+    }
+}
+
+impl<'a> Put<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        let lease = entry.lease.map_or(0, |id| id.0);
+        let Entry { create_revision, version, value, .. } = entry;
+        Put { create_revision: *create_revision, version: *version, lease, value }
+    }
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn lease(id: LeaseId, term: Option<&Term>) -> Self {
+        match term {
+            Some(term) => Record::Lease { id, ttl_ms: term.ttl_ms(), expires_ms: term.expires_ms() },
+            None => Record::LeaseEnd(id),
+        }
+    }
+
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Record::Write(write) => write.encode(to),
+            Record::Lease { id, ttl_ms, expires_ms } => numbers(to, LEASE, &[id.0, *ttl_ms, *expires_ms]),
+            Record::LeaseEnd(id) => numbers(to, LEASE_END, &[id.0]),
+            Record::Compacted(revision) => numbers(to, COMPACTED, &[*revision]),
+            Record::End(totals) => {
+                numbers(to, END, &[totals.revision, totals.digest, totals.compacted, totals.last_lease]);
+            }
+        }
+    }
+
+    /// The record at the start of `bytes`, which it is taken from.
+    pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (tag, rest) = bytes.split_first()?;
+        *bytes = rest;
+        Some(match *tag {
+            WRITE | DELETION => Record::Write(Write::decode(*tag == WRITE, bytes)?),
+            LEASE => {
+                let (id, ttl_ms, expires_ms) = (LeaseId(number(bytes)?), number(bytes)?, number(bytes)?);
+                Record::Lease { id, ttl_ms, expires_ms }
+            }
+            LEASE_END => Record::LeaseEnd(LeaseId(number(bytes)?)),
+            COMPACTED => Record::Compacted(number(bytes)?),
+            END => Record::End(Totals {
+                revision: number(bytes)?,
+                digest: number(bytes)?,
+                compacted: number(bytes)?,
+                last_lease: number(bytes)?,
+            }),
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Write<'a> {
+    fn encode(&self, to: &mut Vec<u8>) {
+        let tag = if self.put.is_some() { WRITE } else { DELETION };
+        numbers(to, tag, &[self.revision, self.previous, self.digest, self.key.len() as u64]);
+        to.extend_from_slice(self.key.as_bytes());
+        if let Some(put) = &self.put {
+            for number in [put.create_revision, put.version, put.lease, put.value.len() as u64] {
+                to.extend_from_slice(&number.to_le_bytes());
+            }
+            to.extend_from_slice(put.value);
+        }
+    }
+
+    fn decode(put: bool, bytes: &mut &'a [u8]) -> Option<Self> {
+        let (revision, previous, digest) = (number(bytes)?, number(bytes)?, number(bytes)?);
+        let key = std::str::from_utf8(counted(bytes)?).ok()?;
+        let put = if put { Some(Put::decode(bytes)?) } else { None };
+        Some(Write { revision, previous, digest, key, put })
+    }
+}
+
+impl<'a> Put<'a> {
+    fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (create_revision, version, lease) = (number(bytes)?, number(bytes)?, number(bytes)?);
+        Some(Put { create_revision, version, lease, value: counted(bytes)? })
+    }
+}
+
+fn numbers(to: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
+    to.push(tag);
+    for number in numbers {
+        to.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*number))
+}
+
+/// Bytes after their number.
+fn counted<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let count = usize::try_from(number(bytes)?).ok()?;
+    let (counted, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest;
+    Some(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_cut_short_is_not() {
+        let put = Put { create_revision: 3, version: 2, lease: 9, value: b"value" };
+        let write = Write { revision: 7, previous: 5, digest: 11, key: "/key", put: Some(put) };
+        let totals = Totals { revision: 1, digest: 2, compacted: 3, last_lease: 4 };
+        let records = [
+            Record::Write(write),
+            Record::Write(Write { put: None, ..write }),
+            Record::Lease { id: LeaseId(1), ttl_ms: 2, expires_ms: 3 },
+            Record::LeaseEnd(LeaseId(1)),
+            Record::Compacted(8),
+            Record::End(totals),
+        ];
+        for record in records {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            let mut rest = &bytes[..];
+            assert_eq!(Record::decode(&mut rest), Some(record));
+            assert!(rest.is_empty(), "{record:?}");
+            for length in 0..bytes.len() {
+                assert_eq!(Record::decode(&mut &bytes[..length]), None, "{record:?} cut to {length}");
+            }
+        }
+        assert_eq!(Record::decode(&mut &[77, 0, 0][..]), None);
+    }
+}

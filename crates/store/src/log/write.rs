@@ -1,0 +1,88 @@
+//! The committer's side of the files: appending frames, and beginning a generation.
+
+use std::sync::Arc;
+
+use super::{
+    frame::Builder,
+    generations::{Generation, Generations},
+    record::{Record, Write},
+};
+use crate::{Error, Revision, plan::Changes};
+
+/// How much of a log is filled with zeros at a time: little enough to be written along with a commit.
+const PREPARE: u64 = 1 << 20;
+
+pub(crate) struct Engine {
+    generations: Arc<Generations>,
+    /// The one that is written to.
+    generation: Arc<Generation>,
+    /// The revision of the last write.
+    last: Revision,
+    frame: Builder,
+    /// How far the log has been filled with zeros.
+    prepared: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(generations: Arc<Generations>, last: Revision) -> Result<Self, Error> {
+        let generation = match generations.all()?.pop() {
+            Some(generation) => generation,
+            None => generations.begin(last)?,
+        };
+        Ok(Engine { generations, generation, last, frame: Builder::default(), prepared: 0 })
+    }
+
+    /// Makes the changes durable, all or none.
+    pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
+        self.frame.clear();
+        for write in &changes.writes {
+            self.frame.push(&Record::Write(Write::of(&write.event, write.digest)));
+        }
+        for (id, term) in &changes.leases {
+            self.frame.push(&Record::lease(*id, term.as_ref()));
+        }
+        if let Some(revision) = changes.compacted {
+            self.frame.push(&Record::Compacted(revision));
+        }
+        let log = &self.generation.log;
+        let at = log.end();
+        let last = changes.writes.last().map_or(self.last, |write| write.event.revision);
+        let frame = self.frame.seal(log.place(at), last);
+        let end = at + frame.len() as u64;
+        if end > self.prepared {
+            let enough = end + PREPARE;
+            // Without it the commit takes longer; whether there is room for itself is for it to find out.
+            if log.prepare(self.prepared.max(at)..enough).is_ok() {
+                self.prepared = enough;
+            }
+        }
+        if let Err(error) = log.write(frame, at).and_then(|()| log.sync()) {
+            // What got there must not be found at the next open; the next commit takes its place.
+            self.prepared = 0;
+            if let Err(error) = log.cut(at) {
+                tracing::warn!(%error, "cannot remove what a failed commit wrote");
+            }
+            return Err(Error::disk(log.path())(error));
+        }
+        log.announce(end);
+        self.last = last;
+        Ok(())
+    }
+
+    /// Goes on in a new log, for the state as it is now to be written as its snapshot.
+    pub(crate) fn begin_generation(&mut self) -> Result<(), Error> {
+        let log = &self.generation.log;
+        if log.base < self.last {
+            self.prepared = 0;
+            // From now on its length says where its frames end.
+            log.cut(log.end()).map_err(Error::disk(log.path()))?;
+            self.generation = self.generations.begin(self.last)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a compaction up to a revision would free anything if a generation began.
+    pub(crate) fn reaches_back(&self, compacted: Revision) -> bool {
+        self.generation.log.base < compacted
+    }
+}
