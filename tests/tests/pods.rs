@@ -74,6 +74,25 @@ fn probes_decide_who_is_ready_and_who_lives(runtime: Runtime) {
     node.end();
 }
 
+/// A pod that takes its time to end says whether it serves until it has.
+fn who_ends_tells_whether_it_is_ready(runtime: Runtime) {
+    let node = Node::start("ending", runtime);
+    let script = "trap 'touch /ending; sleep 100000' TERM; while true; do sleep 0.1; done";
+    let mut main = container("main", script);
+    main["readinessProbe"] = json!({"exec": {"command": ["test", "!", "-e", "/ending"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let mut asked = pod("slow", "Always", &[main]);
+    asked["spec"]["terminationGracePeriodSeconds"] = json!(3600);
+    node.create(&asked);
+    eventually("the pod is ready", || condition(&node.pod("slow"), "Ready") == "True");
+    node.client().delete(format!("{PODS}/slow")).expect_status(200);
+    eventually("it is not any more", || condition(&node.pod("slow"), "Ready") == "False");
+    let ending = node.pod("slow");
+    assert_eq!(ending["status"]["phase"], "Running");
+    assert!(ending["status"]["containerStatuses"][0]["state"]["running"].is_object(), "it still runs");
+    node.client().delete(format!("{PODS}/slow?gracePeriodSeconds=1")).expect_status(200);
+    node.end();
+}
+
 fn containers_outlive_the_process_that_started_them(runtime: Runtime) {
     let mut node = Node::start("outlive", runtime);
     let many = if runtime == Runtime::Native { 50 } else { 5 };
@@ -181,6 +200,7 @@ on_every_runtime! {
     a_pod_runs_and_leaves_nothing
     what_goes_wrong_is_told
     probes_decide_who_is_ready_and_who_lives
+    who_ends_tells_whether_it_is_ready
     containers_outlive_the_process_that_started_them
     manifests_run_without_being_asked_for
     sessions_reach_into_containers

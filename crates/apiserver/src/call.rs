@@ -111,6 +111,11 @@ impl Call {
         negotiate::wanted(&self.headers, self.query.get("pretty"), false)
     }
 
+    /// The same for what has no columns.
+    pub(crate) fn wanted_whole(&self) -> Result<Wanted, Status> {
+        negotiate::wanted_whole(&self.headers, self.query.get("pretty"))
+    }
+
     fn wanted_view(&self) -> Option<View> {
         let wanted = |list| negotiate::wanted(&self.headers, None, list).ok();
         wanted(false).or_else(|| wanted(true)).map(|wanted| wanted.view)

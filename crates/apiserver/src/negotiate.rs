@@ -145,6 +145,20 @@ fn pretty(headers: &HeaderMap, query: Option<&str>) -> bool {
 
 /// What the client accepts, for an object or a list of them.
 pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool) -> Result<Wanted, Status> {
+    choose(headers, pretty_query, list, true)
+}
+
+/// What the client accepts of what has no columns.
+pub(crate) fn wanted_whole(headers: &HeaderMap, pretty_query: Option<&str>) -> Result<Wanted, Status> {
+    choose(headers, pretty_query, false, false)
+}
+
+fn choose(
+    headers: &HeaderMap,
+    pretty_query: Option<&str>,
+    list: bool,
+    has_columns: bool,
+) -> Result<Wanted, Status> {
     let pretty = pretty(headers, pretty_query);
     let header = accept(headers);
     if header.is_empty() {
@@ -156,7 +170,7 @@ pub(crate) fn wanted(headers: &HeaderMap, pretty_query: Option<&str>, list: bool
     }
     for clause in clauses {
         let (Some(format), Some(view)) = (Format::of(clause.media_type), clause.view()) else { continue };
-        if format == Format::Protobuf && matches!(view, View::Table(_)) {
+        if matches!(view, View::Table(_)) && (format == Format::Protobuf || !has_columns) {
             continue;
         }
         return Ok(Wanted { format, view, pretty });
@@ -198,6 +212,19 @@ mod tests {
         headers.insert(ACCEPT, accept.parse().unwrap());
         let found = wanted(&headers, None, list).ok().map(|w| (w.format, w.view));
         assert_eq!(found, expected, "{accept}");
+    }
+
+    #[test]
+    fn not_everything_has_columns() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        for (accept, format) in
+            [(table.to_owned(), None), (format!("{table},application/yaml"), Some(Format::Yaml))]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            assert_eq!(wanted_whole(&headers, None).ok().map(|wanted| wanted.format), format, "{accept}");
+            assert!(wanted(&headers, None, false).is_ok());
+        }
     }
 
     #[test]

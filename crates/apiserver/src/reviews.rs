@@ -34,13 +34,14 @@ async fn bind(call: &mut Call) -> Result<Answer, Status> {
 }
 
 fn review(call: &mut Call) -> Result<Answer, Status> {
+    let wanted = call.wanted_whole()?;
     let validation = FieldValidation::parse(&call.query)?;
     let decoded = decode::object(&call.headers, &call.body, call.expected(), validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.object;
     let status = match call.served.name() {
         "selfsubjectreviews" => {
-            return Ok(respond::tree(201, &authentication::review_self(call), call.wanted()?));
+            return Ok(respond::tree(201, &authentication::review_self(call), wanted));
         }
         "tokenreviews" => {
             write::own_changes(call, "", None, &mut object);
@@ -49,12 +50,12 @@ fn review(call: &mut Call) -> Result<Answer, Status> {
         _ => {
             let mut answer = access_reviews::answer(call, object)?;
             decode::conform_whole(&mut answer, call.expected(), &mut Vec::new())?;
-            return Ok(respond::tree(201, &answer, call.wanted()?));
+            return Ok(respond::tree(201, &answer, wanted));
         }
     };
     object.set(&["status"], status);
     decode::conform_whole(&mut object, call.expected(), &mut Vec::new())?;
-    Ok(respond::tree(201, &object, call.wanted()?))
+    Ok(respond::tree(201, &object, wanted))
 }
 
 fn healthy(name: &str) -> Value {

@@ -242,15 +242,64 @@ impl Worker {
         Ok(Next::Gone)
     }
 
-    /// Ends everything of a pod that runs.
+    /// Ends everything of a pod that runs. Whoever deletes it again may give it less time.
     async fn kill_pod(&self, look: &Look) -> Result<(), String> {
-        let grace = self.ended.as_ref().and_then(|ended| ended.grace);
-        let ended = kill::pod(&self.machine, &look.pod, &look.observed, grace).await;
+        let mut grace = self.ended.as_ref().and_then(|ended| ended.grace);
+        let ended = loop {
+            match self.kill_within(look, grace).await {
+                Some(ended) => break ended,
+                None => grace = Some(self.orders.pod.lock().grace()),
+            }
+        };
+        // What was heard meanwhile is the worker's to look at.
+        self.orders.changed.notify_one();
         ended.map_err(|error| {
             let message = format!("error killing pod: {error}");
             self.machine.teller(&look.pod).warning("FailedKillPod", message);
             error.to_string()
         })
+    }
+
+    /// Gives a pod its time to end, or nothing if it has to be quicker now. Meanwhile it is told whether it is ready:
+    /// services go on with who still serves.
+    async fn kill_within(
+        &self,
+        look: &Look,
+        grace: Option<Duration>,
+    ) -> Option<corten_container::Result<()>> {
+        let (over, hurry) = (Notify::new(), Notify::new());
+        let killing = async {
+            let ended = tokio::select! {
+                ended = kill::pod(&self.machine, &look.pod, &look.observed, grace) => Some(ended),
+                () = hurry.notified() => None,
+            };
+            over.notify_one();
+            ended
+        };
+        let given = grace.unwrap_or_else(|| look.pod.grace());
+        let telling = async {
+            loop {
+                tokio::select! {
+                    () = over.notified() => return,
+                    () = self.orders.changed.notified() => {}
+                }
+                if self.orders.pod.lock().grace() < given {
+                    hurry.notify_one();
+                }
+                self.tell_of_ending(look).await;
+            }
+        };
+        // Joined, not dropped: what is on its way to the API server must not arrive after what is told next.
+        let (ended, ()) = tokio::join!(killing, telling);
+        ended
+    }
+
+    async fn tell_of_ending(&self, look: &Look) {
+        let (pod, observed) = (look.pod.clone(), look.observed.clone());
+        let look = Look { pod, observed, now: self.machine.clock.now() };
+        if let Err(error) = self.tell(&look, false).await {
+            tracing::debug!(pod = %look.pod.key(), error, "a pod that ends could not be told of");
+        }
     }
 }
 

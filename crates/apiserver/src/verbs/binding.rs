@@ -22,7 +22,7 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
 
 pub(crate) async fn bind(call: &mut Call) -> Result<Answer, Status> {
     let mut binding = decode_as(call, "", "v1", "Binding")?;
-    let (wanted, dry_run) = (call.wanted()?, call.dry_run("CreateOptions")?);
+    let (wanted, dry_run) = (call.wanted_whole()?, call.dry_run("CreateOptions")?);
     prepare::agree_on_namespace(call, &mut binding)?;
     let write = Write::create("binding", dry_run);
     admission::admit(call, write, &mut binding).await?;

@@ -23,7 +23,7 @@ const RETRIES: usize = 256;
 
 pub(super) async fn evict(call: &mut Call) -> Result<Answer, Status> {
     let mut eviction = decode(call)?;
-    let wanted = call.wanted()?;
+    let wanted = call.wanted_whole()?;
     prepare::agree_on_namespace(call, &mut eviction)?;
     let write = Write::create("eviction", call.dry_run("CreateOptions")?);
     admission::admit(call, write, &mut eviction).await?;

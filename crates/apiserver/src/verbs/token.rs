@@ -33,7 +33,7 @@ struct Binding {
 pub(crate) async fn create(call: &mut Call) -> Result<Answer, Status> {
     let validation = FieldValidation::parse(&call.query)?;
     let dry_run = call.dry_run("CreateOptions")?;
-    let wanted = call.wanted()?;
+    let wanted = call.wanted_whole()?;
     let no_schema = || Status::internal(format!("no {KIND}"));
     let schema = resources::schema_of(GROUP, "v1", KIND).ok_or_else(no_schema)?;
     let expected = Expected { schema: &schema, kind: KIND, api_version: API_VERSION };
