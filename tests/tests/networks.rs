@@ -65,9 +65,13 @@ fn pods_and_services_have_addresses_of_both_families() {
         "10.244.0.0/16,fd00:10:244::/56",
         "--pod-network",
         "built-in",
+        "--node-ip",
+        "192.0.2.1,2001:db8::1",
     ];
     on_a_node(&more, |client, directory, _| {
         let pods = running(client, directory, &[sleeping("web"), sleeping("client")]);
+        let host = &client.get(&format!("{PODS}/web")).expect(200)["status"]["hostIPs"];
+        assert_eq!(*host, json!([{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]));
         let [(_, served), (inside, own)] = pods.as_slice() else { panic!("two pods") };
         for addresses in [served, own] {
             let families: Vec<bool> = addresses.iter().map(IpAddr::is_ipv4).collect();

@@ -165,6 +165,26 @@ fn who_fills_the_disk_has_to_go() {
 }
 
 #[test]
+fn the_files_of_logs_are_looked_through() {
+    let node = Node::start("files", &[]);
+    node.run("says", "Never", "echo something", &json!({}));
+    let place = node.logs("says");
+    let within = place.strip_prefix("/var/log").expect("logs are there").display().to_string();
+    eventually("it has said it", || place.join("0.log").exists());
+    assert!(node.kubelet("logs/").contains("<a href=\"pods/\">pods/</a>"));
+    assert!(node.kubelet(&format!("logs/{within}/")).contains("<a href=\"0.log\">0.log</a>"));
+    eventually("it is read", || {
+        node.kubelet(&format!("logs/{within}/0.log")).ends_with("stdout F something\n")
+    });
+    for (path, status) in
+        [("logs/pods", 301), ("logs/no-such-file", 404), ("logs/%2e%2e/%2e%2e/etc/hostname", 404)]
+    {
+        let answer = node.client().get(format!("/api/v1/nodes/{}/proxy/{path}", node.name));
+        assert_eq!(answer.status, status, "{path}");
+    }
+}
+
+#[test]
 fn logs_begin_anew_when_they_are_too_large() {
     let flags = ["container-log-max-size=64Ki", "container-log-max-files=3"];
     let node = Node::start("logs", &flags);

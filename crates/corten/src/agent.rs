@@ -24,6 +24,7 @@ use corten_reconcile::Manager;
 use crate::agent_flags::AgentFlags;
 use crate::dns::{self, DnsOptions};
 use crate::pod_network::{BuiltIn, Means, Plugins, PodNetworkFlags};
+use crate::server::outward_address;
 use crate::{network_policy, node_runtime, peers};
 
 pub(crate) use alone::{Args, certify, run};
@@ -37,6 +38,8 @@ pub(crate) const LOGS: &str = "/var/log/pods";
 pub(crate) struct NodeOptions {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
+    /// That of the other family, in a cluster of both.
+    pub(crate) second_address: Option<IpAddr>,
     /// Where the kubelet's own API is; 0 for any port.
     pub(crate) port: u16,
     pub(crate) data_dir: PathBuf,
@@ -52,6 +55,28 @@ pub(crate) struct NodeOptions {
     /// How packets travel between nodes.
     pub(crate) between: Between,
     pub(crate) flags: AgentFlags,
+}
+
+impl NodeOptions {
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        [self.address].into_iter().chain(self.second_address)
+    }
+
+    /// What the node is certified as.
+    pub(crate) fn sans(&self) -> anyhow::Result<Sans> {
+        let sans = Sans::default().with_host(&self.name).context("naming the node")?;
+        Ok(self.addresses().fold(sans, Sans::with_address))
+    }
+}
+
+/// The address of the other family that a node is reached at besides `first`: the one it was given, or in a cluster of
+/// both families the one this machine is seen with.
+pub(crate) fn second_address(given: &[IpAddr], first: IpAddr, cluster: &[IpAddr]) -> Option<IpAddr> {
+    let both = cluster.iter().any(|address| address.is_ipv6() != first.is_ipv6());
+    match given {
+        [] if both => outward_address(!first.is_ipv6()),
+        given => given.get(1).copied(),
+    }
 }
 
 /// How a node speaks to its cluster, and what it shows and believes when it is spoken to.
@@ -70,10 +95,7 @@ impl Standing {
         options: &NodeOptions,
     ) -> anyhow::Result<Standing> {
         let user = format!("system:node:{}", options.name);
-        let sans = Sans::default()
-            .with_host(&options.name)
-            .context("naming the node")?
-            .with_address(options.address);
+        let sans = options.sans()?;
         let request = LeafRequest {
             common_name: user.clone(),
             organization: Some("system:nodes".to_owned()),
@@ -130,8 +152,8 @@ pub(crate) async fn start(
         clock,
     };
     let options = Options {
+        addresses: options.addresses().map(|address| address.to_string()).collect(),
         node_name: options.name,
-        addresses: vec![options.address.to_string()],
         root_dir: options.data_dir.join("kubelet"),
         log_dir: PathBuf::from(LOGS),
         cluster_dns: options.cluster_dns.iter().map(ToString::to_string).collect(),

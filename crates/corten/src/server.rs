@@ -67,6 +67,10 @@ pub(crate) struct Args {
     /// The address pods reach this server at [default: the address this machine is reached at].
     #[arg(long)]
     advertise_address: Option<IpAddr>,
+    /// How other nodes reach the node of this process: an address, or one of each family [default: the advertised address,
+    /// and that of the other family in a cluster of both].
+    #[arg(long, value_delimiter = ',')]
+    node_ip: Vec<IpAddr>,
     /// Where cluster IPs come from: a range, or one of each family.
     #[arg(long, default_value = "10.96.0.0/12", value_parser = ServiceRanges::parse)]
     service_cluster_ip_range: ServiceRanges,
@@ -155,10 +159,12 @@ impl Args {
     }
 
     /// What the node of this process has to be told.
-    fn node_options(&self, address: IpAddr) -> NodeOptions {
+    fn node_options(&self, advertised: IpAddr) -> NodeOptions {
+        let address = self.node_ip.first().copied().unwrap_or(advertised);
         NodeOptions {
             name: self.node_name.clone().unwrap_or_else(agent::host_name),
             address,
+            second_address: agent::second_address(&self.node_ip, address, &self.cluster_dns()),
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network: self.pod_network.clone(),

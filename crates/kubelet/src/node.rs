@@ -248,7 +248,11 @@ async fn renew(machine: &Machine) -> Result<(), Error> {
 
 async fn report(machine: &Machine, status: &Value) -> Result<(), Error> {
     let node = machine.client.get(&kinds::NODES, &key(machine)).await?;
-    let dated = described::dated(status, &node, machine.clock.now());
+    let mut dated = described::dated(status, &node, machine.clock.now());
+    if let Some(addresses) = dated.get_mut("addresses").and_then(Value::as_array_mut) {
+        // They would be merged by their type, of which there may be two.
+        addresses.push(value!({"$patch": "replace"}));
+    }
     let patch = Patch::Strategic(value!({"status": (dated)}));
     machine.client.patch(&kinds::NODES, &key(machine), &patch, "status").await?;
     tell_news(machine, &node, status);

@@ -5,6 +5,7 @@
 mod access;
 mod answer;
 mod listen;
+mod log_files;
 mod logs;
 mod metrics;
 mod plain;

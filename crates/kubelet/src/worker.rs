@@ -245,14 +245,17 @@ impl Worker {
     /// Ends everything of a pod that runs. Whoever deletes it again may give it less time.
     async fn kill_pod(&self, look: &Look) -> Result<(), String> {
         let mut grace = self.ended.as_ref().and_then(|ended| ended.grace);
+        let heard = AtomicBool::new(false);
         let ended = loop {
-            match self.kill_within(look, grace).await {
+            match self.kill_within(look, grace, &heard).await {
                 Some(ended) => break ended,
                 None => grace = Some(self.orders.pod.lock().grace()),
             }
         };
-        // What was heard meanwhile is the worker's to look at.
-        self.orders.changed.notify_one();
+        if heard.into_inner() {
+            // What was heard meanwhile is the worker's to look at.
+            self.orders.changed.notify_one();
+        }
         ended.map_err(|error| {
             let message = format!("error killing pod: {error}");
             self.machine.teller(&look.pod).warning("FailedKillPod", message);
@@ -261,11 +264,12 @@ impl Worker {
     }
 
     /// Gives a pod its time to end, or nothing if it has to be quicker now. Meanwhile it is told whether it is ready:
-    /// services go on with who still serves.
+    /// services go on with who still serves. Notes if anything was `heard`.
     async fn kill_within(
         &self,
         look: &Look,
         grace: Option<Duration>,
+        heard: &AtomicBool,
     ) -> Option<corten_container::Result<()>> {
         let (over, hurry) = (Notify::new(), Notify::new());
         let killing = async {
@@ -281,7 +285,7 @@ impl Worker {
             loop {
                 tokio::select! {
                     () = over.notified() => return,
-                    () = self.orders.changed.notified() => {}
+                    () = self.orders.changed.notified() => heard.store(true, Ordering::Release),
                 }
                 if self.orders.pod.lock().grace() < given {
                     hurry.notify_one();

@@ -12,7 +12,7 @@ use corten_pki::{IssuedCert, Sans};
 use corten_reconcile::Manager;
 
 use super::settings::Settings;
-use super::{AGENT, NodeOptions, Standing, host_name, start};
+use super::{AGENT, NodeOptions, Standing, host_name, second_address, start};
 use crate::agent_flags::AgentFlags;
 use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::pod_network::PodNetworkFlags;
@@ -46,9 +46,9 @@ pub(crate) struct Args {
     /// What the node is called [default: the machine's own name].
     #[arg(long)]
     node_name: Option<String>,
-    /// How other nodes reach this one [default: as this machine is seen from elsewhere].
-    #[arg(long)]
-    node_ip: Option<IpAddr>,
+    /// How other nodes reach this one: an address, or one of each family [default: as this machine is seen from elsewhere].
+    #[arg(long, value_delimiter = ',')]
+    node_ip: Vec<IpAddr>,
     /// Where the kubelet's own API is served; 0 picks a free port.
     #[arg(long, default_value_t = 10250)]
     kubelet_port: u16,
@@ -96,6 +96,7 @@ impl Args {
         NodeOptions {
             name: self.name(),
             address,
+            second_address: second_address(&self.node_ip, address, &settings.cluster_dns),
             port: self.kubelet_port,
             data_dir: std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone()),
             pod_network: self.pod_network.clone(),
@@ -132,7 +133,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Joins, then is a node for good.
 async fn work(args: &Args) -> anyhow::Result<()> {
     let clock = Clock::real();
-    let address = args.node_ip.or_else(|| outward_address(false)).or_else(|| outward_address(true));
+    let given = args.node_ip.first().copied();
+    let address = given.or_else(|| outward_address(false)).or_else(|| outward_address(true));
     let address = address.context("this machine is on no network; say with --node-ip how it is reached")?;
     let joined = args.joining()?.join(clock.clone()).await?;
     let client = joined.client.named(AGENT);
@@ -141,7 +143,7 @@ async fn work(args: &Args) -> anyhow::Result<()> {
     let manager = Manager::new(client.clone(), Box::new(move |_| same.clone()), clock.clone());
     let options = args.options(settings, address);
     let (name, means) = (options.name.clone(), options.pod_network.means());
-    let sans = Sans::default().with_host(&name).context("naming the node")?.with_address(address);
+    let sans = options.sans()?;
     let standing = standing(&joined, client.clone(), &name)?;
     let shown = start(&manager, standing, options).await.context("starting the node")?;
     if args.runs("proxy") {

@@ -22,6 +22,10 @@ pub(super) fn tree(value: &Value) -> Answer {
     with_type(StatusCode::OK, "application/json", json::write_to_string(value))
 }
 
+pub(super) fn html(page: impl Into<Bytes>) -> Answer {
+    with_type(StatusCode::OK, "text/html; charset=utf-8", page)
+}
+
 /// What a Prometheus reads.
 pub(super) fn exposition(text: impl Into<Bytes>) -> Answer {
     with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)

@@ -9,7 +9,7 @@ use super::answer::{self, Answer};
 use super::query::{self, Query};
 use super::session::Work;
 use super::sessions::{self, Asked};
-use super::{Server, logs, metrics, port_forward};
+use super::{Server, log_files, logs, metrics, port_forward};
 
 /// Answers one request; what is not allowed is not looked at.
 pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incoming>) -> Answer {
@@ -28,6 +28,7 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
         (&Method::GET, ["configz"]) => answer::tree(&configuration(server)),
         (&Method::GET, ["metrics", rest @ ..]) => metrics::answer(server, rest).await,
         (&Method::GET, ["stats", "summary"]) => metrics::summary(server, &query).await,
+        (&Method::GET, ["logs", ..]) => log_files::answer(&path).await,
         (&Method::GET, ["containerLogs", namespace, pod, container]) => {
             logs::answer(server, namespace, pod, container, &query).await
         }

@@ -1,0 +1,171 @@
+//! The node's own logs, as files under `/var/log` to be looked through from afar: `/logs/…`.
+//!
+//! Folders are listed as web servers do it, files are given as they are. Nothing above the folder is reached by a name;
+//! links within it are followed, for that is how the logs of containers lie there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
+
+use super::answer::{self, Answer};
+
+const FOLDER: &str = "/var/log";
+/// How much of a file is read at a time, and how many of such pieces wait for a slow reader.
+const PIECE: usize = 64 << 10;
+const PIECES: usize = 4;
+
+/// Answers for a path that begins with `/logs`.
+pub(super) async fn answer(path: &str) -> Answer {
+    let Some(within) = path.strip_prefix("/logs").filter(|within| within.starts_with('/')) else {
+        return moved(path);
+    };
+    let shown = match locate(Path::new(FOLDER), within) {
+        Some(place) => show(&place, path).await,
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    shown.unwrap_or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => answer::text(StatusCode::FORBIDDEN, "403 Forbidden\n"),
+        _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+    })
+}
+
+/// The file a path means, if it stays within the folder.
+fn locate(folder: &Path, within: &str) -> Option<PathBuf> {
+    let names = within.split('/').filter(|name| !name.is_empty() && *name != ".");
+    names
+        .map(|name| (name != ".." && !name.contains('\0')).then_some(name))
+        .try_fold(folder.to_owned(), |place, name| Some(place.join(name?)))
+}
+
+async fn show(place: &Path, path: &str) -> io::Result<Answer> {
+    let is_folder = tokio::fs::metadata(place).await?.is_dir();
+    match (is_folder, path.ends_with('/')) {
+        (true, true) => listing(place).await,
+        (true, false) => Ok(moved(path)),
+        (false, true) => Err(io::ErrorKind::NotFound.into()),
+        (false, false) => contents(File::open(place).await?).await,
+    }
+}
+
+/// What a folder holds, as a page with links.
+async fn listing(folder: &Path) -> io::Result<Answer> {
+    let mut entries = tokio::fs::read_dir(folder).await?;
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next_entry().await? {
+        let mut name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().await?.is_dir() {
+            name.push('/');
+        }
+        names.push(name);
+    }
+    names.sort_unstable();
+    Ok(answer::html(page(&names)))
+}
+
+fn page(names: &[String]) -> String {
+    let mut page =
+        String::from("<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n");
+    for name in names {
+        page.push_str(&format!("<a href=\"{}\">{}</a>\n", link(name), escaped(name)));
+    }
+    page.push_str("</pre>\n");
+    page
+}
+
+/// A name as a link relative to its folder.
+fn link(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/$&+,:=@".contains(&byte);
+    let mut link = String::new();
+    for byte in name.bytes() {
+        match plain(byte) {
+            true => link.push(char::from(byte)),
+            false => link.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    // What looks like a scheme would not be relative.
+    let first = name.split('/').next().unwrap_or_default();
+    let link = if first.contains(':') { format!("./{link}") } else { link };
+    escaped(&link)
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&#34;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// A file as it is now: what is written to it meanwhile may or may not be there.
+async fn contents(mut file: File) -> io::Result<Answer> {
+    let mut left = file.metadata().await?.len();
+    let (sender, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        while left > 0 {
+            let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
+            // One that cannot be read further, or whose reader is gone, ends here.
+            let Ok(read @ 1..) = file.read(&mut piece).await else { return };
+            piece.truncate(read);
+            left -= read as u64;
+            if sender.send(Bytes::from(piece)).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(answer::streamed(pieces))
+}
+
+/// Folders are spoken of with a slash at the end, so that links in them lead into them.
+fn moved(path: &str) -> Answer {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
+    if let Ok(location) = HeaderValue::try_from(format!("{}/", link(name))) {
+        answer.headers_mut().insert(LOCATION, location);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_above_the_folder_is_reached() {
+        let folder = Path::new("/var/log");
+        let table = [
+            ("/", Some("/var/log")),
+            ("/pods/a//b/./c", Some("/var/log/pods/a/b/c")),
+            ("/../etc/shadow", None),
+            ("/pods/../../etc/shadow", None),
+            ("/..", None),
+            ("/..a", Some("/var/log/..a")),
+            ("/a\0b", None),
+        ];
+        for (within, expected) in table {
+            assert_eq!(locate(folder, within).as_deref(), expected.map(Path::new), "{within}");
+        }
+    }
+
+    #[test]
+    fn names_become_links_that_lead_to_them() {
+        let names = ["a b.log".to_owned(), "<x>&\"y\"".to_owned(), "pods/".to_owned(), "a:b".to_owned()];
+        let expected = "<a href=\"a%20b.log\">a b.log</a>\n\
+                        <a href=\"%3Cx%3E&amp;%22y%22\">&lt;x&gt;&amp;&#34;y&#34;</a>\n\
+                        <a href=\"pods/\">pods/</a>\n\
+                        <a href=\"./a:b\">a:b</a>\n";
+        assert!(page(&names).ends_with(&format!("<pre>\n{expected}</pre>\n")), "{}", page(&names));
+    }
+}
