@@ -70,7 +70,7 @@ fn pods_and_services_have_addresses_of_both_families() {
     ];
     on_a_node(&more, |client, directory, _| {
         let pods = running(client, directory, &[sleeping("web"), sleeping("client")]);
-        let host = &client.get(&format!("{PODS}/web")).expect(200)["status"]["hostIPs"];
+        let host = &client.get(format!("{PODS}/web")).expect(200)["status"]["hostIPs"];
         assert_eq!(*host, json!([{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]));
         let [(_, served), (inside, own)] = pods.as_slice() else { panic!("two pods") };
         for addresses in [served, own] {
