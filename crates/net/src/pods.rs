@@ -61,8 +61,8 @@ struct State {
     nftables: Nftables,
     records: Records,
     cidrs: Vec<Cidr>,
-    /// The other nodes.
-    peers: Vec<Peer>,
+    /// The other nodes, once they are known.
+    peers: Option<Vec<Peer>>,
     /// Why the last attempt to prepare the node failed.
     trouble: Option<String>,
     /// The last address given from each network.
@@ -83,7 +83,7 @@ impl PodNetwork {
             nftables,
             records,
             cidrs: Vec::new(),
-            peers: Vec::new(),
+            peers: None,
             trouble: None,
             last: last.into_iter().collect(),
             applied: None,
@@ -112,7 +112,7 @@ impl PodNetwork {
     /// Sets which other nodes there are, and makes the ways to their pods.
     pub fn set_peers(&self, peers: &[Peer]) -> Result<()> {
         let mut state = self.state.lock();
-        state.peers = peers.to_vec();
+        state.peers = Some(peers.to_vec());
         if state.cidrs.is_empty() { Ok(()) } else { state.lead_across(&self.options) }
     }
 
@@ -238,7 +238,7 @@ impl State {
         let model = Model {
             bridge: bridge.to_owned(),
             node: self.networks(),
-            others: self.peers.iter().flat_map(|peer| peer.pod_cidrs.iter().copied()).collect(),
+            others: self.peers.iter().flatten().flat_map(|peer| peer.pod_cidrs.iter().copied()).collect(),
             host_ports: self.records.mappings(),
         };
         if self.applied.as_ref() != Some(&model) {

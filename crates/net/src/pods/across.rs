@@ -12,11 +12,12 @@ const TUNNEL: &str = "corten-vxlan";
 
 impl State {
     pub(super) fn lead_across(&mut self, options: &Options) -> Result<()> {
-        let Some(across) = options.across else { return Ok(()) };
+        // Before it is known who the others are, the ways to them that there are stay.
+        let (Some(across), Some(peers)) = (options.across, self.peers.clone()) else { return Ok(()) };
         let doing = "making the ways to other nodes";
         match across.between {
             // Nobody has to be reached: nothing is asked of the kernel that it may not have.
-            Between::Vxlan if self.peers.is_empty() => {
+            Between::Vxlan if peers.is_empty() => {
                 self.set_routes(&Ways::default()).during(doing)?;
                 self.disconnect(TUNNEL)?;
             }
@@ -24,13 +25,13 @@ impl State {
                 let tunnel = self.tunnel(options).during("making the tunnel to other nodes")?;
                 let gateways = self.cidrs.iter().filter_map(|cidr| addresses::gateway(*cidr));
                 let sources: Vec<_> = gateways.map(|gateway| gateway.address()).collect();
-                let ways = tunnelled(&self.peers, tunnel.index, &sources);
+                let ways = tunnelled(&peers, tunnel.index, &sources);
                 self.set_neighbours(tunnel.index, &ways).during(doing)?;
                 self.set_routes(&ways).during(doing)?;
             }
             Between::Direct => {
                 let links = self.routing.all_addresses().during(doing)?;
-                self.set_routes(&direct(&self.peers, &links)).during(doing)?;
+                self.set_routes(&direct(&peers, &links)).during(doing)?;
                 self.disconnect(TUNNEL)?;
             }
         }

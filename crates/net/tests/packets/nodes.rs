@@ -54,7 +54,7 @@ impl Fabric {
         let cidrs = [format!("10.244.{n}.0/24"), format!("fd00:{n}::/64")];
         let pod_cidrs: Vec<Cidr> = cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect();
         network.set_pod_cidrs(&pod_cidrs).unwrap();
-        Node { place, network, peer: Peer { address, pod_cidrs }, _folder: folder }
+        Node { place, network, peer: Peer { address, pod_cidrs }, folder }
     }
 }
 
@@ -63,7 +63,7 @@ struct Node {
     network: PodNetwork,
     /// What others know of it.
     peer: Peer,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Node {
@@ -131,6 +131,25 @@ fn a_node_that_left_is_forgotten() {
         a.does_not_reach(at(&b_ips[0], on_b.port()));
         one.knows(&[&two]);
         a.reaches(at(&b_ips[0], on_b.port()));
+    }
+}
+
+#[test]
+fn who_begins_anew_leaves_the_ways_until_the_others_are_known() {
+    for between in [Between::Vxlan, Between::Direct] {
+        let fabric = Fabric::new();
+        let (mut one, two) = (fabric.node(1, between), fabric.node(2, between));
+        one.knows(&[&two]);
+        two.knows(&[&one]);
+        let ((a, _), (b, b_ips)) = (one.pod("a"), two.pod("b"));
+        let on_b = b.serve("0.0.0.0:0");
+        let routes = one.place.routing().own_routes().unwrap();
+        one.network = open(&one.place, &one.folder, Some(Across { between, node: one.peer.address }));
+        one.network.set_pod_cidrs(&one.peer.pod_cidrs).unwrap();
+        assert_eq!(one.place.routing().own_routes().unwrap(), routes);
+        a.reaches(at(&b_ips[0], on_b.port()));
+        one.knows(&[]);
+        a.does_not_reach(at(&b_ips[0], on_b.port()));
     }
 }
 
