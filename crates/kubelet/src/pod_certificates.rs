@@ -54,10 +54,12 @@ impl PodCertificates {
         for (reason, message) in told {
             machine.teller(pod).warning(reason, message);
         }
+        let mut asked = Ok(());
         if state.has_to_ask(now) {
-            state.wait_for(ask(machine, pod, source).await?);
+            asked = ask(machine, pod, source).await.map(|pending| state.wait_for(pending));
         }
-        let bundle = state.bundle();
+        // What there is serves until it can be renewed.
+        let bundle = state.bundle().map_err(|why| asked.err().unwrap_or(why));
         self.states.lock().insert(place, state);
         bundle
     }

@@ -99,7 +99,8 @@ impl Committer {
             return;
         }
         match self.engine.begin_generation() {
-            Ok(()) => {
+            Ok(false) => {}
+            Ok(true) => {
                 let (state, leases) = (self.shared.state.read(), self.shared.leases.lock());
                 let compacted = self.shared.compacted.load(Ordering::Acquire);
                 housekeeping.take_snapshot(Snapshot::of(&state, &leases, compacted));

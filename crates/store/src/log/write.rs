@@ -69,16 +69,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on in a new log, for the state as it is now to be written as its snapshot.
-    pub(crate) fn begin_generation(&mut self) -> Result<(), Error> {
+    /// Goes on in a new log, for the state as it is now to be written as its snapshot; false if nothing was written
+    /// to the one there is.
+    pub(crate) fn begin_generation(&mut self) -> Result<bool, Error> {
         let log = &self.generation.log;
-        if log.base < self.last {
-            self.prepared = 0;
-            // From now on its length says where its frames end.
-            log.cut(log.end()).map_err(Error::disk(log.path()))?;
-            self.generation = self.generations.begin(self.last)?;
+        if log.base == self.last {
+            return Ok(false);
         }
-        Ok(())
+        self.prepared = 0;
+        // From now on its length says where its frames end.
+        log.cut(log.end()).map_err(Error::disk(log.path()))?;
+        self.generation = self.generations.begin(self.last)?;
+        Ok(true)
     }
 
     /// Whether a compaction up to a revision would free anything if a generation began.
