@@ -10,8 +10,10 @@ const PROMISED_MS: f64 = 5000.0;
 
 #[test]
 fn a_deployment_answers_by_name_soon_after_the_first_command() {
-    let output =
-        Command::new(corten_binary()).args(["bench", "cluster", "--json"]).output().expect("corten runs");
+    let mut command = Command::new(corten_binary());
+    // What went wrong is said at the end of what it prints.
+    command.args(["bench", "cluster", "--json"]).env("RUST_BACKTRACE", "0").env("RUST_LIB_BACKTRACE", "0");
+    let output = command.output().expect("corten runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     let took = report["cluster"]["all_answer_ms"].as_f64().expect("a figure");

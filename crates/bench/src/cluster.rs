@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use corten_api::{Value, value};
+use corten_api::{Value, json, value};
 use corten_base::Clock;
 use corten_client::{Caches, Client, DeleteOptions, Key, Remote, kinds};
 use corten_container::image::{Store, busybox_archive};
@@ -81,8 +81,9 @@ async fn measure(options: &ClusterOptions) -> anyhow::Result<Report> {
     report.phase("cluster").set("ready_ms", server.ready_after.as_secs_f64() * 1e3);
     let client = client(&data_dir)?;
     let outcome = answers(options, &client, started, &mut report).await;
+    let state = if outcome.is_err() { state(&client).await } else { String::new() };
     let cleared = clear(&client).await;
-    outcome.with_context(|| process::tail(&dir.path().join("log")))?;
+    outcome.with_context(|| format!("{state}{}", process::tail(&dir.path().join("log"))))?;
     cleared?;
     server.stop().await?;
     Ok(report)
@@ -120,8 +121,8 @@ async fn answers(
 ) -> anyhow::Result<()> {
     client.create(&kinds::DEPLOYMENTS, &deployment(options.replicas)).await?;
     client.create(&kinds::SERVICES, &service()).await?;
+    let mut seen = BTreeSet::new();
     let everybody = async {
-        let mut seen = BTreeSet::new();
         while seen.len() < options.replicas {
             match timeout(PATIENCE, ask()).await {
                 Ok(Ok(pod)) => {
@@ -135,7 +136,22 @@ async fn answers(
         }
         report.phase("cluster").set("all_answer_ms", started.elapsed().as_secs_f64() * 1e3);
     };
-    timeout(LIMIT, everybody).await.context("not all pods answered in time")
+    let answered = timeout(LIMIT, everybody).await;
+    answered.with_context(|| format!("only {seen:?} answered within {LIMIT:?}"))
+}
+
+/// What the cluster says of the pods that did not answer.
+async fn state(client: &Client) -> String {
+    let mut state = String::new();
+    for kind in [&kinds::PODS, &kinds::ENDPOINT_SLICES, &kinds::EVENTS] {
+        let mut listed = client.list(kind, NAMESPACE).await.unwrap_or_default();
+        let objects = listed.get_mut("items").and_then(Value::as_array_mut);
+        for object in objects.into_iter().flatten() {
+            object.remove(&["metadata", "managedFields"]);
+            state.push_str(&format!("{}: {}\n", kind.kind, json::write_to_string(object)));
+        }
+    }
+    state
 }
 
 /// Who answers behind the name.

@@ -41,6 +41,17 @@ fn datagrams_are_led_too() {
 }
 
 #[test]
+fn associations_are_led_too() {
+    let world = World::new(&CIDRS);
+    let (signal, _) = world.pod("signal", &[port(Protocol::Sctp, None, 3868, 38)]);
+    signal.serve_sctp("0.0.0.0:38");
+    assert_eq!(world.outside.reaches_sctp(at(NODE, 3868)), format!("seen {OUTSIDE}"));
+    signal.serve_sctp("[::]:38");
+    assert_eq!(world.outside.reaches_sctp(at(NODE6, 3868)), format!("seen {OUTSIDE6}"));
+    world.outside.does_not_reach(at(NODE, 3868));
+}
+
+#[test]
 fn a_host_port_may_be_of_one_address() {
     let world = World::new(&CIDRS);
     let on_node = port(Protocol::Tcp, Some(NODE), 8080, 80);

@@ -10,6 +10,7 @@ use corten_net::namespace::Namespace;
 use corten_net::route::{Change, Route, Routing, Veth};
 use corten_net::{Across, Cidr, HostPort, Options, PodNetwork, Protocol};
 use corten_sys::namespaces::new_network;
+use corten_testkit_sctp as sctp;
 
 /// Long enough for anything that arrives at all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -86,6 +87,13 @@ impl Place {
         bound
     }
 
+    /// Answers whoever asks for an association with who they are.
+    pub(crate) fn serve_sctp(&self, address: &str) {
+        let address: SocketAddr = address.parse().unwrap();
+        let server = self.run(|| sctp::Server::bind(address)).unwrap();
+        std::thread::spawn(move || server.serve("seen"));
+    }
+
     /// Whom the server at an address sees, if anybody answers.
     fn ask(&self, address: SocketAddr, patience: Duration) -> io::Result<String> {
         let mut stream = self.run(|| TcpStream::connect_timeout(&address, patience))?;
@@ -116,6 +124,12 @@ impl Place {
         let (read, from) = socket.recv_from(&mut buffer).unwrap_or_else(|error| panic!("{address}: {error}"));
         assert_eq!(from, address, "the answer comes from where the question went");
         String::from_utf8_lossy(&buffer[..read]).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn reaches_sctp(&self, address: SocketAddr) -> String {
+        let asked = self.run(|| sctp::Client::new(address)).and_then(|client| client.ask(PATIENCE));
+        asked.unwrap_or_else(|error| panic!("{address}: {error}"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One thing at a time.
 
 use std::io::{Read, Write};
+use std::thread;
 use std::time::Duration;
 
 use corten_api::{Value, value};
@@ -64,6 +65,39 @@ fn what_leaves_is_judged_too_by_ranges_of_ports() {
     assert!(!world.pods["a"].reaches(outside, 81));
     assert!(!world.pods["a"].reaches(b, 80));
     assert!(world.pods["b"].reaches(world.pods["a"].address, 80), "it is not isolated in this direction");
+}
+
+#[test]
+fn a_port_is_of_one_protocol() {
+    let mut world = two();
+    world.pods["b"].serve_all(80);
+    world.pods["b"].serve_all(81);
+    let (a, b) = (&world.pods["a"], world.pods["b"].address);
+    let protocols = ["TCP", "UDP", "SCTP"];
+    for protocol in protocols {
+        assert!(a.reaches_over(protocol, b, 80), "{protocol} without policies");
+    }
+    for (kind, rules, app) in [("Ingress", "ingress", "b"), ("Egress", "egress", "a")] {
+        for allowed in protocols {
+            let mut policy =
+                value!({"podSelector": {"matchLabels": {"app": (app)}}, "policyTypes": [(kind)]});
+            policy.set(&[rules], value!([{"ports": [{"protocol": (allowed), "port": 80}]}]));
+            world.policy("n", "p", policy);
+            world.enforce();
+            let a = &world.pods["a"];
+            let ports = protocols.iter().flat_map(|protocol| [(*protocol, 80), (*protocol, 81)]);
+            thread::scope(|scope| {
+                let ask = |(protocol, port)| {
+                    scope.spawn(move || (a.reaches_over(protocol, b, port), protocol, port))
+                };
+                for asked in ports.map(ask).collect::<Vec<_>>() {
+                    let (reached, protocol, port) = asked.join().unwrap();
+                    let expected = protocol == allowed && port == 80;
+                    assert_eq!(reached, expected, "{kind}: {protocol} {port} where {allowed} 80 is allowed");
+                }
+            });
+        }
+    }
 }
 
 #[test]

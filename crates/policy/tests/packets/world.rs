@@ -1,8 +1,9 @@
-//! A node with a pod network and enforced policies. Pods answer at two ports, over TCP.
+//! A node with a pod network and enforced policies. Pods answer at two ports, over TCP, and over UDP and SCTP where they
+//! are told to.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use corten_net::route::{self, Route, Routing, Veth};
 use corten_net::{Options, PodNetwork};
 use corten_policy::{Enforcer, Inputs};
 use corten_sys::namespaces::new_network;
+use corten_testkit_sctp as sctp;
 
 /// Long enough to believe that nothing arrives: longer than it takes a refused first packet to be sent again.
 const DOUBT: Duration = Duration::from_millis(1500);
@@ -38,6 +40,37 @@ impl Pod {
         reaches(&self.namespace, address, port)
     }
 
+    /// Whether somebody answers who is asked in a protocol.
+    pub(crate) fn reaches_over(&self, protocol: &str, address: IpAddr, port: u16) -> bool {
+        let to = SocketAddr::new(address, port);
+        match protocol {
+            "UDP" => {
+                let asked = self.namespace.run(|| {
+                    let socket = UdpSocket::bind("0.0.0.0:0")?;
+                    socket.set_read_timeout(Some(DOUBT))?;
+                    socket.send_to(b"?", to)?;
+                    socket.recv_from(&mut [0])
+                });
+                arrived(to, asked)
+            }
+            "SCTP" => arrived(to, self.namespace.run(|| sctp::Client::new(to)?.ask(DOUBT))),
+            _ => self.reaches(address, port),
+        }
+    }
+
+    /// Answers datagrams and who asks for associations at a port, too.
+    pub(crate) fn serve_all(&self, port: u16) {
+        let at = SocketAddr::new(self.address, port);
+        let socket = self.namespace.run(|| UdpSocket::bind(at)).unwrap();
+        std::thread::spawn(move || {
+            while let Ok((_, from)) = socket.recv_from(&mut [0]) {
+                let _ = socket.send_to(b"!", from);
+            }
+        });
+        let server = self.namespace.run(|| sctp::Server::bind(at)).unwrap();
+        std::thread::spawn(move || server.serve("here"));
+    }
+
     /// A connection that stays.
     pub(crate) fn connect(&self, address: IpAddr, port: u16) -> TcpStream {
         self.namespace.run(|| TcpStream::connect_timeout(&SocketAddr::new(address, port), DOUBT)).unwrap()
@@ -51,10 +84,15 @@ fn reaches(from: &Namespace, address: IpAddr, port: u16) -> bool {
         stream.write_all(b"?")?;
         stream.read_exact(&mut [0])
     });
-    match asked.as_ref().map_err(io::Error::kind) {
-        Ok(()) => true,
+    arrived(SocketAddr::new(address, port), asked)
+}
+
+/// Whether there was an answer; that nobody is there would be another one.
+fn arrived<T>(to: SocketAddr, asked: io::Result<T>) -> bool {
+    match asked.map_err(|error| error.kind()) {
+        Ok(_) => true,
         Err(io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => false,
-        Err(kind) => panic!("{address}:{port}: {kind:?}"),
+        Err(kind) => panic!("{to}: {kind:?}"),
     }
 }
 

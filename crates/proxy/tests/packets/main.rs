@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod affinity;
 #[cfg(test)]
+mod associations;
+#[cfg(test)]
 mod cluster_ips;
 #[cfg(test)]
 mod datagrams;

@@ -17,6 +17,7 @@ use corten_proxy::config::DetectLocal;
 use corten_proxy::inputs::Inputs;
 use corten_proxy::{Config, Engine, Mode};
 use corten_sys::namespaces::new_network;
+use corten_testkit_sctp as sctp;
 use parking_lot::Mutex;
 
 /// Long enough for anything that arrives at all.
@@ -101,6 +102,13 @@ impl Place {
         });
     }
 
+    /// Answers whoever asks for an association so.
+    pub(crate) fn serve_sctp(&self, address: &str, name: &'static str) {
+        let address: SocketAddr = address.parse().unwrap();
+        let server = self.run(|| sctp::Server::bind(address)).unwrap();
+        std::thread::spawn(move || server.serve(name));
+    }
+
     /// Who answers at an address, and whom they see.
     pub(crate) fn ask(&self, address: SocketAddr, patience: Duration) -> io::Result<String> {
         let mut stream = self.run(|| TcpStream::connect_timeout(&address, patience))?;
@@ -146,6 +154,11 @@ impl Place {
         let answer = self.ask(address, PATIENCE);
         let kind = answer.as_ref().map_err(io::Error::kind);
         assert!(matches!(kind, Err(io::ErrorKind::ConnectionRefused)), "{address}: {answer:?}");
+    }
+
+    /// Who takes up an association.
+    pub(crate) fn ask_sctp(&self, address: SocketAddr) -> io::Result<String> {
+        self.run(|| sctp::Client::new(address))?.ask(PATIENCE)
     }
 
     pub(crate) fn udp(&self) -> UdpSocket {
@@ -288,7 +301,8 @@ pub(crate) fn endpoints(endpoints: &[(&str, &str)]) -> Value {
             "labels": {"kubernetes.io/service-name": "web"},
         },
         "addressType": (if ipv6 { "IPv6" } else { "IPv4" }),
-        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "dns", "port": 5353, "protocol": "UDP"}],
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}, {"name": "dns", "port": 5353, "protocol": "UDP"},
+            {"name": "signal", "port": 38, "protocol": "SCTP"}],
         "endpoints": (listed),
     })
 }
