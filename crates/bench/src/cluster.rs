@@ -181,8 +181,13 @@ async fn look_up() -> io::Result<Ipv4Addr> {
 async fn clear(client: &Client) -> anyhow::Result<()> {
     let options = DeleteOptions::default();
     client.delete(&kinds::DEPLOYMENTS, &Key::new(NAMESPACE, NAME), &options).await?;
-    let pods = Caches::new(client.clone(), Clock::real()).of(&kinds::PODS).clone();
-    timeout(LIMIT, pods.until(|pods| pods.has_none_in(NAMESPACE))).await.context("pods are left")
+    let caches = Caches::new(client.clone(), Clock::real());
+    let pods = caches.of(&kinds::PODS);
+    let gone = async {
+        pods.synced().await;
+        pods.until(|pods| pods.has_none_in(NAMESPACE)).await;
+    };
+    timeout(LIMIT, gone).await.context("pods are left")
 }
 
 fn deployment(replicas: usize) -> Value {
@@ -194,7 +199,7 @@ fn deployment(replicas: usize) -> Value {
             "replicas": (replicas as i64), "selector": {"matchLabels": {"app": (NAME)}},
             "template": {
                 "metadata": {"labels": {"app": (NAME)}},
-                "spec": {"terminationGracePeriodSeconds": 0, "containers": [(container)]},
+                "spec": {"terminationGracePeriodSeconds": 1, "containers": [(container)]},
             },
         }),
     );
