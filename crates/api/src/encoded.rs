@@ -14,9 +14,14 @@ pub struct Encoded {
     pub revision_at: usize,
 }
 
+/// Most objects are encoded within this.
+const ROOM: usize = 4096;
+/// As many as a revision can have.
+const REVISION_DIGITS: usize = 20;
+
 /// Encodes an object without its revision, leaving a place for it.
 pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
-    let mut bytes = Vec::with_capacity(2048);
+    let mut bytes = Vec::with_capacity(ROOM);
     head(&mut bytes, kind, api_version);
     let mut revision_at = 0;
     let empty = crate::Map::new();
@@ -42,6 +47,8 @@ pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
         revision_at = metadata(&mut bytes, None);
     }
     bytes.push(b'}');
+    // It stays as long as the object: with room for the revision, and for nothing else.
+    bytes.shrink_to(bytes.len() + REVISION_DIGITS);
     Encoded { bytes, revision_at }
 }
 

@@ -131,17 +131,15 @@ impl Map {
             return Map(entries);
         }
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut unique: Vec<(Str, Value)> = Vec::with_capacity(entries.len());
-        for entry in entries {
-            match unique.last_mut() {
-                Some(last) if last.0 == entry.0 => {
-                    duplicate(&entry.0);
-                    *last = entry;
-                }
-                _ => unique.push(entry),
+        entries.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                duplicate(&later.0);
+                std::mem::swap(later, earlier);
             }
-        }
-        Map(unique)
+            same
+        });
+        Map(entries)
     }
 }
 

@@ -21,7 +21,7 @@ use corten_client::Client;
 use corten_controllers::{LocalPathOptions, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
-use corten_store::Store;
+use corten_store::{Crew, Store};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -218,9 +218,15 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
     }
     log_to_stderr();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(args, flags, started))
+    let crew = Arc::new(Crew::default());
+    let (resting, going_on) = (crew.clone(), crew.clone());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .on_thread_park(move || resting.rests())
+        .on_thread_unpark(move || going_on.goes_on())
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(serve(args, flags, started, crew))
 }
 
 pub(crate) fn log_to_stderr() {
@@ -233,7 +239,12 @@ pub(crate) fn log_to_stderr() {
         .init();
 }
 
-async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
+async fn serve(
+    args: Args,
+    flags: Vec<(String, String)>,
+    started: Instant,
+    crew: Arc<Crew>,
+) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
     let admission_plugins =
@@ -241,7 +252,7 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
             .map_err(anyhow::Error::msg)?;
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
-    let (store, pki) = open(data_dir, &args)?;
+    let (store, pki) = open(data_dir, &args, crew)?;
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)
         .await
@@ -313,13 +324,13 @@ async fn serve(args: Args, flags: Vec<(String, String)>, started: Instant) -> an
 }
 
 /// The store and the certificates, made side by side.
-fn open(data_dir: &Path, args: &Args) -> anyhow::Result<(Store, ServerPki)> {
+fn open(data_dir: &Path, args: &Args, crew: Arc<Crew>) -> anyhow::Result<(Store, ServerPki)> {
     let sans = names_of_this_machine(args);
     let pki_dir = data_dir.join("pki");
     let fresh = !pki_dir.exists();
     tracing::info!(data_dir = %data_dir.display(), fresh, "opening");
-    let options =
-        corten_store::Options { accept_loss: args.accept_data_loss, ..corten_store::Options::default() };
+    let defaults = corten_store::Options::default();
+    let options = corten_store::Options { accept_loss: args.accept_data_loss, crew: Some(crew), ..defaults };
     std::thread::scope(|scope| {
         let pki = scope.spawn(|| ServerPki::load_or_create(&pki_dir, &sans, SystemTime::now()));
         let store = Store::open(&data_dir.join("store"), options).context("opening the store")?;

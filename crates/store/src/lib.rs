@@ -18,6 +18,7 @@
 //! history, and loading. Another engine takes its place behind the same [`Store`].
 
 mod commit;
+mod crew;
 mod error;
 mod housekeeping;
 mod lease;
@@ -32,6 +33,7 @@ mod store;
 mod watch;
 mod witness;
 
+pub use crew::Crew;
 pub use error::{Damage, Error};
 pub use model::{
     Committed, Entry, Event, Expect, LeaseId, NewValue, Note, Observer, Op, Options, Range, Revision, Txn,

@@ -7,7 +7,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use crate::Error;
+use crate::{Crew, Error};
 
 /// A position in the store's single history. The first write of a new store has revision 1.
 pub type Revision = u64;
@@ -189,7 +189,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// How the embedded store is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How far back reads and watches can reach before automatic compaction.
     pub history: Duration,
@@ -199,11 +199,14 @@ pub struct Options {
     /// A snapshot is taken when the logs since the last have grown to this, or to its own size if
     /// that is more. The next open reads as much, and a little more.
     pub snapshot_bytes: u64,
+    /// Who brings the requests, if they can tell: then commits may wait for more to go with them.
+    pub crew: Option<Arc<Crew>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { history: Duration::from_secs(5 * 60), accept_loss: false, snapshot_bytes: 64 << 20 }
+        let history = Duration::from_secs(5 * 60);
+        Options { history, accept_loss: false, snapshot_bytes: 64 << 20, crew: None }
     }
 }
 

@@ -5,14 +5,17 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use crate::{Committed, Error, LeaseId, Op, Revision, Txn};
+use crate::{Committed, Crew, Error, LeaseId, Op, Revision, Txn};
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
@@ -40,9 +43,12 @@ impl Request {
 /// One commit takes no more than this, so that no writer waits behind a huge one.
 const BATCH_REQUESTS: usize = 512;
 const BATCH_BYTES: usize = 8 << 20;
+/// How long a commit waits for more at most, while all who could bring it are at work.
+const PATIENCE: Duration = Duration::from_micros(500);
 
 #[derive(Default)]
 pub(crate) struct Queue {
+    crew: Option<Arc<Crew>>,
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     /// The committer has answered what it took.
@@ -79,6 +85,10 @@ impl Drop for Asking<'_> {
 }
 
 impl Queue {
+    pub(crate) fn new(crew: Option<Arc<Crew>>) -> Queue {
+        Queue { crew, ..Queue::default() }
+    }
+
     /// Whether nothing more is taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.waiting.lock().closed
@@ -130,6 +140,9 @@ impl Queue {
                 return None;
             }
             self.arrived.wait(&mut waiting);
+        }
+        if let Some(crew) = self.crew.as_ref().filter(|_| waiting.allowed.is_none() && !waiting.closed) {
+            MutexGuard::unlocked(&mut waiting, || crew.gather(PATIENCE));
         }
         let most = waiting.ready().min(BATCH_REQUESTS);
         let mut batch = Vec::with_capacity(most);

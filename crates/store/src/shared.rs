@@ -32,14 +32,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(loaded: Loaded, generations: Arc<Generations>) -> Self {
+    pub(crate) fn new(loaded: Loaded, generations: Arc<Generations>, queue: Queue) -> Self {
         Shared {
             progress: watch::Sender::new(loaded.state.revision),
             state: RwLock::new(loaded.state),
             leases: Mutex::new(loaded.leases),
             compacted: AtomicU64::new(loaded.compacted),
             observers: Observers::default(),
-            queue: Queue::default(),
+            queue,
             housekeeping: Housekeeping::default(),
             generations,
         }

@@ -28,7 +28,7 @@ use crate::{
         load::{self, Tolerance},
     },
     observe,
-    queue::Request,
+    queue::{Queue, Request},
     shared::Shared,
     state::State,
     witness::{Marks, Witness},
@@ -85,7 +85,7 @@ impl Store {
             .and_then(|()| File::open(dir)?.sync_all())
             .map_err(Error::file(dir))?;
         let engine = Engine::new(Arc::clone(&generations), acknowledged)?;
-        let shared = Arc::new(Shared::new(loaded, generations));
+        let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.crew)));
         let committer =
             Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);
         let housekeeper = Housekeeper::new(Arc::clone(&shared), options.history);

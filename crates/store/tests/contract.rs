@@ -6,7 +6,7 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use common::{commit, delete, open, put, put_if, show, show_all, show_events};
-use corten_store::{Error, Event, Expect, NewValue, Observer, Op, Options, Revision, Store, Watch};
+use corten_store::{Crew, Error, Event, Expect, NewValue, Observer, Op, Options, Revision, Store, Watch};
 use tempfile::tempdir;
 
 #[tokio::test]
@@ -43,6 +43,17 @@ async fn expectations_decide_a_transaction() {
         }
     }
     assert_eq!(store.revision(), 1);
+}
+
+#[tokio::test]
+async fn a_crew_that_never_rests_gets_its_answers_too() {
+    let dir = tempdir().unwrap();
+    let crew = Arc::new(Crew::default());
+    let store = Store::open(dir.path(), Options { crew: Some(crew), ..Options::default() }).unwrap();
+    let both = tokio::join!(commit(&store, vec![put("a", "1")]), commit(&store, vec![put("b", "1")]));
+    both.0.and(both.1).unwrap();
+    commit(&store, vec![put("c", "1")]).await.unwrap();
+    assert_eq!(store.revision(), 3);
 }
 
 #[tokio::test]
@@ -292,7 +303,7 @@ async fn the_files_do_not_grow_without_bound() {
     let dir = tempdir().unwrap();
     let history = Duration::from_millis(20);
     let options = Options { snapshot_bytes: 500_000, history, ..Options::default() };
-    let store = Store::open(dir.path(), options).unwrap();
+    let store = Store::open(dir.path(), options.clone()).unwrap();
     let value = "v".repeat(50_000);
     let writers: Vec<_> = (0..4)
         .map(|writer| {
