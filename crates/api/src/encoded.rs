@@ -15,7 +15,7 @@ pub struct Encoded {
 }
 
 /// Most objects are encoded within this.
-const ROOM: usize = 4096;
+const ROOM: usize = 8 << 10;
 /// As many as a revision can have.
 const REVISION_DIGITS: usize = 20;
 

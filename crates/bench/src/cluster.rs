@@ -101,6 +101,7 @@ async fn start(dir: &Path, data_dir: &Path) -> anyhow::Result<ServerProcess> {
     let this_program = env::current_exe().context("cannot find this program")?;
     let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), data_dir.into()];
     arguments.extend(["--pod-network", "built-in", "--pod-manifest-path", ""].map(Into::into));
+    arguments.extend(process::ON_FULL_DISKS.map(Into::into));
     let kubeconfig = data_dir.join("admin.kubeconfig");
     ServerProcess::start(&this_program, &arguments, &kubeconfig, "/readyz", &dir.join("log")).await
 }

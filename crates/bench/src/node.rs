@@ -121,6 +121,7 @@ async fn start(subject: &Subject<'_>, log: &Path) -> anyhow::Result<ServerProces
     let mut arguments: Vec<OsString> = vec!["server".into(), "--data-dir".into(), subject.data_dir.into()];
     arguments
         .extend(["--bind-address", "127.0.0.1", "--secure-port", "0", "--kubelet-port", "0"].map(Into::into));
+    arguments.extend(process::ON_FULL_DISKS.map(Into::into));
     if let Some(endpoint) = &subject.endpoint {
         arguments.extend(["--container-runtime-endpoint", endpoint].map(Into::into));
     }
