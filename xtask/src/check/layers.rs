@@ -40,7 +40,7 @@ const LAYERS: [&[&str]; 6] = [
 ];
 
 /// Outside the house: tests and tools, which may see everything but are seen only by each other.
-const OUTSIDE: [&str; 3] = ["corten-testkit", "corten-e2e", "xtask"];
+const OUTSIDE: [&str; 4] = ["corten-testkit", "corten-testkit-sctp", "corten-e2e", "xtask"];
 
 /// Layer 4 speaks Kubernetes: it never sees the server's insides.
 const INSIDES: [&str; 2] = ["corten-apiserver", "corten-store"];
