@@ -275,13 +275,19 @@ impl Client {
     /// Asks for a path over a WebSocket: the connection, once the server has agreed to speak nothing else.
     #[track_caller]
     pub fn websocket(&self, path: &str, protocol: &str) -> Connection {
+        self.websocket_offering(path, protocol, protocol)
+    }
+
+    /// The same, if the server is to choose among protocols.
+    #[track_caller]
+    pub fn websocket_offering(&self, path: &str, offered: &str, protocol: &str) -> Connection {
         let mut request = Request::new("GET", path)
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")
             .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
-        if !protocol.is_empty() {
-            request = request.header("sec-websocket-protocol", protocol);
+        if !offered.is_empty() {
+            request = request.header("sec-websocket-protocol", offered);
         }
         let opened = self.connect().and_then(|mut connection| {
             connection.send(&request.bytes(self.address))?;

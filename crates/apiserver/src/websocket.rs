@@ -68,16 +68,20 @@ pub(crate) fn watch(answer: Answer, parts: &Parts, headers: &HeaderMap) -> Resul
 
 /// The connection, if the client wants to speak WebSocket on it.
 fn asked(parts: &Parts, headers: &HeaderMap) -> Option<OnUpgrade> {
+    parts.extensions.get::<OnUpgrade>().filter(|_| is_asked_for(headers)).cloned()
+}
+
+/// Whether the client wants to speak WebSocket.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let has = |name: HeaderName, word: &str| {
         let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         text.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
     };
-    let is_asked_for = has(UPGRADE, "websocket") && has(CONNECTION, "upgrade");
-    parts.extensions.get::<OnUpgrade>().filter(|_| is_asked_for).cloned()
+    has(UPGRADE, "websocket") && has(CONNECTION, "upgrade")
 }
 
 /// The names of protocols a client would speak, as it prefers them.
-fn offered(headers: &HeaderMap) -> Vec<&str> {
+pub(crate) fn offered(headers: &HeaderMap) -> Vec<&str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use corten_api::json;
 use corten_auth::authentication::{PublicKeys, SigningKey, Token};
 use corten_pki::Sans;
@@ -380,6 +382,12 @@ fn the_flags_decide_who_gets_in() {
     nobody.get("/readyz").expect_failure(401, "Unauthorized");
     let jane = Request::new("GET", "/api/v1/namespaces").header("authorization", "Bearer secret-of-jane");
     nobody.send(&jane).expect(200);
+    // Browsers can only name protocols.
+    let as_protocol =
+        format!("base64url.bearer.authorization.k8s.io.{}", URL_SAFE_NO_PAD.encode("secret-of-jane"));
+    let watch = "/api/v1/namespaces?watch=true";
+    let mut events = nobody.websocket_offering(watch, &format!("{as_protocol}, any"), "any");
+    events.read_until(b"\n").expect("an event comes");
     let status = review(server.client(), "secret-of-jane", &[]);
     assert_eq!(
         status["user"],

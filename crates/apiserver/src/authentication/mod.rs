@@ -1,22 +1,25 @@
 //! Who is asking: what a request's credentials prove.
 //!
-//! Credentials are tried in order: a front proxy's headers, the client's certificate, then the bearer token
-//! against the token file, service accounts and bootstrap tokens. The first that proves something counts. A
+//! Credentials are tried in order: a front proxy's headers, the client's certificate, then bearer tokens, in
+//! the header for them or as a WebSocket's protocol, against the token file, service accounts and bootstrap
+//! tokens. The first that proves something counts. A
 //! credential that cannot be believed is refused, never taken for none: only who shows nothing is anonymous.
 
 mod legacy;
 mod options;
 mod peer;
 mod review;
+mod subprotocol;
 mod tokens;
 mod trust;
 mod verified;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
 use corten_api::Status;
 use corten_auth::authentication::token_request::LifetimeRules;
-use corten_auth::authentication::{Anonymous, FrontProxy, PublicKeys, SigningKey};
+use corten_auth::authentication::{Anonymous, FrontProxy, PublicKeys, Refusal, SigningKey};
 use corten_auth::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -126,17 +129,25 @@ impl Authentication {
         }
         let mut warning = None;
         let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match Bearer::of(header.unwrap_or_default()) {
-            Bearer::Nothing => {}
-            Bearer::Spaced => warning = Some(SPACE_BEFORE_TOKEN),
-            Bearer::Token(token) => {
-                let audiences = &self.issuer.audiences;
-                match self.tokens.authenticate(catalog, token, audiences, now) {
-                    Ok(proven) => return (Ok(proven.user), proven.warning),
-                    Err(refusal) => {
-                        tracing::debug!(%refusal, "bearer token refused");
-                        refused = true;
-                    }
+        let token = match Bearer::of(header.unwrap_or_default()) {
+            Bearer::Nothing => None,
+            Bearer::Spaced => {
+                warning = Some(SPACE_BEFORE_TOKEN);
+                None
+            }
+            Bearer::Token(token) => Some(Cow::Borrowed(token)),
+        };
+        for token in [Ok(token), subprotocol::token(headers).map(|token| token.map(Cow::Owned))] {
+            let proven = match token {
+                Ok(None) => continue,
+                Ok(Some(token)) => self.tokens.authenticate(catalog, &token, &self.issuer.audiences, now),
+                Err(why) => Err(Refusal::Misplaced(why)),
+            };
+            match proven {
+                Ok(proven) => return (Ok(proven.user), proven.warning),
+                Err(refusal) => {
+                    tracing::debug!(%refusal, "bearer token refused");
+                    refused = true;
                 }
             }
         }
@@ -172,6 +183,7 @@ impl Authentication {
         let owned = |name: &str| self.standard_proxy.owns(name) || self.front_proxy.owns(name);
         let mut headers = headers.clone();
         headers.remove(AUTHORIZATION);
+        subprotocol::strip(&mut headers);
         let proxied: Vec<_> = headers.keys().filter(|name| owned(name.as_str())).cloned().collect();
         for name in proxied {
             headers.remove(name);

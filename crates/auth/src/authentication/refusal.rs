@@ -9,6 +9,9 @@ pub enum Refusal {
     /// It is of no kind that is known here.
     #[error("invalid bearer token")]
     Unknown,
+    /// It did not come as tokens come.
+    #[error("{0}")]
+    Misplaced(&'static str),
     #[error("invalid signature, no keys found")]
     NoKey,
     #[error("go-jose/go-jose: error in cryptographic primitive")]
