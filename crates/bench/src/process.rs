@@ -23,14 +23,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
 /// A machine that is nearly full is measured too: it would be given no pods otherwise.
-pub(crate) const ON_FULL_DISKS: [&str; 6] = [
-    "--kubelet-arg",
-    "eviction-hard=nodefs.available<1Mi",
-    "--kubelet-arg",
-    "image-gc-high-threshold=100",
-    "--kubelet-arg",
-    "image-gc-low-threshold=99",
-];
+pub(crate) const ON_FULL_DISKS: [&str; 2] = ["--kubelet-arg", "eviction-hard=nodefs.available<1Mi"];
 
 /// A running server that has said it is ready.
 pub(crate) struct ServerProcess {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use corten_apiserver::Running;
 use corten_base::Clock;
 use corten_client::Client;
@@ -67,6 +67,14 @@ impl NodeOptions {
         let sans = Sans::default().with_host(&self.name).context("naming the node")?;
         Ok(self.addresses().fold(sans, Sans::with_address))
     }
+}
+
+/// Refuses what is neither an address nor one of each family.
+pub(crate) fn check_node_ip(given: &[IpAddr]) -> anyhow::Result<()> {
+    let is_pair = |[one, other]: [IpAddr; 2]| one.is_ipv4() != other.is_ipv4();
+    let fine = given.len() < 2 || <[IpAddr; 2]>::try_from(given).is_ok_and(is_pair);
+    ensure!(fine, "bad --node-ip: must contain either a single IP or a dual-stack pair of IPs");
+    Ok(())
 }
 
 /// The address of the other family that a node is reached at besides `first`: the one it was given, or in a cluster of
@@ -201,4 +209,27 @@ async fn pod_network(
 pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_an_address_or_one_of_each_family() {
+        let table = [
+            ("", true),
+            ("192.0.2.1", true),
+            ("fd00::1", true),
+            ("192.0.2.1,fd00::1", true),
+            ("fd00::1,192.0.2.1", true),
+            ("192.0.2.1,192.0.2.2", false),
+            ("fd00::1,fd00::2", false),
+            ("192.0.2.1,fd00::1,192.0.2.2", false),
+        ];
+        for (given, fine) in table {
+            let given: Vec<IpAddr> = given.split(',').filter_map(|address| address.parse().ok()).collect();
+            assert_eq!(check_node_ip(&given).is_ok(), fine, "{given:?}");
+        }
+    }
 }

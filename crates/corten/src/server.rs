@@ -217,6 +217,7 @@ pub(crate) fn run(args: Args, flags: Vec<(String, String)>) -> anyhow::Result<()
     if let Some(unknown) = args.disable.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("--disable: there is no part called {unknown}; parts are {}", PARTS.join(", "));
     }
+    agent::check_node_ip(&args.node_ip)?;
     log_to_stderr();
     let crew = Arc::new(Crew::default());
     let (resting, going_on) = (crew.clone(), crew.clone());

@@ -36,10 +36,9 @@ impl Server {
         Ok(Server { socket: OwnedFd::from(socket).into(), port: address.port() })
     }
 
-    /// Says `name` and the address that it sees to everybody, for ever.
+    /// Says `name` and the address that it sees to everybody, as long as it can.
     pub fn serve(self, name: &str) {
-        loop {
-            let Ok((packet, from)) = receive(&self.socket) else { continue };
+        while let Ok((packet, from)) = receive(&self.socket) {
             let Some(asked) = Packet::read(&packet).filter(|packet| packet.kind == INIT) else { continue };
             if asked.to == self.port {
                 let cookie = format!("{name} {from}");

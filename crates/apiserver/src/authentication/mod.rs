@@ -2,8 +2,8 @@
 //!
 //! Credentials are tried in order: a front proxy's headers, the client's certificate, then bearer tokens, in
 //! the header for them or as a WebSocket's protocol, against the token file, service accounts and bootstrap
-//! tokens. The first that proves something counts. A
-//! credential that cannot be believed is refused, never taken for none: only who shows nothing is anonymous.
+//! tokens. The first that proves something counts. A credential that cannot be believed is refused, never
+//! taken for none: only who shows nothing is anonymous.
 
 mod legacy;
 mod options;

@@ -12,7 +12,7 @@ use corten_pki::{IssuedCert, Sans};
 use corten_reconcile::Manager;
 
 use super::settings::Settings;
-use super::{AGENT, NodeOptions, Standing, host_name, second_address, start};
+use super::{AGENT, NodeOptions, Standing, check_node_ip, host_name, second_address, start};
 use crate::agent_flags::AgentFlags;
 use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::pod_network::PodNetworkFlags;
@@ -133,6 +133,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Joins, then is a node for good.
 async fn work(args: &Args) -> anyhow::Result<()> {
     let clock = Clock::real();
+    check_node_ip(&args.node_ip)?;
     let given = args.node_ip.first().copied();
     let address = given.or_else(|| outward_address(false)).or_else(|| outward_address(true));
     let address = address.context("this machine is on no network; say with --node-ip how it is reached")?;
