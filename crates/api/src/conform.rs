@@ -57,9 +57,8 @@ pub fn conform(
     walk.object(value, schema)
 }
 
-#[derive(Clone)]
-enum Step {
-    Key(Str),
+enum Step<'s> {
+    Field(&'s Field),
     /// A key of a map, which Go's type errors leave out.
     MapKey(Str),
     Index(usize),
@@ -68,7 +67,7 @@ enum Step {
 struct Walk<'s, 'o> {
     extent: Extent,
     strict: &'o mut Vec<String>,
-    path: Vec<Step>,
+    path: Vec<Step<'s>>,
     /// The struct whose field is being looked at, for error texts.
     owner: &'s Struct,
 }
@@ -98,7 +97,7 @@ impl<'s> Walk<'s, '_> {
                 self.unknown(key);
                 return false;
             };
-            self.path.push(Step::Key(key.clone()));
+            self.path.push(Step::Field(field));
             let kept = self.field(value, field);
             self.path.pop();
             match kept {
@@ -146,7 +145,7 @@ impl<'s> Walk<'s, '_> {
             };
             let Some(mut added) = added else { continue };
             if let (Kind::Struct(inner), false) = (&field.kind, added.is_null()) {
-                self.path.push(Step::Key(field.name.clone()));
+                self.path.push(Step::Field(field));
                 let made = self.object(&mut added, inner);
                 self.path.pop();
                 made?;
@@ -321,11 +320,11 @@ impl<'s> Walk<'s, '_> {
         for step in &self.path {
             match step {
                 Step::Index(i) => out.push_str(&format!("[{i}]")),
-                Step::Key(key) | Step::MapKey(key) => {
+                Step::Field(Field { name, .. }) | Step::MapKey(name) => {
                     if !out.is_empty() {
                         out.push('.');
                     }
-                    out.push_str(key);
+                    out.push_str(name);
                 }
             }
         }
@@ -343,7 +342,7 @@ impl<'s> Walk<'s, '_> {
         let keys: Vec<&str> = self
             .path
             .iter()
-            .filter_map(|s| if let Step::Key(k) = s { Some(k.as_str()) } else { None })
+            .filter_map(|s| if let Step::Field(f) = s { Some(f.name.as_str()) } else { None })
             .collect();
         let place = if keys.is_empty() {
             "Go value".to_owned()

@@ -22,6 +22,7 @@ pub mod schedule;
 pub mod schema;
 pub mod selector;
 pub mod status;
+mod text;
 pub mod time;
 mod value;
 pub mod yaml;

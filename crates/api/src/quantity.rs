@@ -11,9 +11,8 @@ mod parse;
 mod tests;
 
 use std::cmp::Ordering;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use smol_str::SmolStrBuilder;
 
 use crate::value::Str;
 
@@ -141,10 +140,7 @@ impl Quantity {
 
     /// The canonical spelling.
     pub fn to_str(&self) -> Str {
-        let mut out = SmolStrBuilder::new();
-        // Writing to a string builder cannot fail.
-        let _ = write!(out, "{self}");
-        out.finish()
+        self.to_string().into()
     }
 
     /// Whether binary notation shows the number as it is.

@@ -8,12 +8,11 @@
 
 use std::fmt;
 
-use smol_str::SmolStr;
+pub use crate::text::Str;
 
-/// Text, inline up to 23 bytes and shared beyond.
-pub type Str = SmolStr;
-
+/// Made of whole words, so that it is moved by words (see `text`).
 #[derive(Clone, Debug, Default, PartialEq)]
+#[repr(u64)]
 pub enum Value {
     #[default]
     Null,
@@ -41,18 +40,17 @@ impl Map {
     }
 
     /// Where a key is, or where it would go.
-    fn find(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
+    fn find(&self, key: &Str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(k, _)| k.cmp(key))
     }
 
-    /// Where a key is. Keys of one object mostly differ in length, so a few are told apart faster by
-    /// looking at each than by comparing in order.
+    /// Where a key is. A few are told apart faster by looking at each than by comparing in order.
     fn position(&self, key: &str) -> Option<usize> {
         const FEW: usize = 16;
         if self.0.len() <= FEW {
-            return self.0.iter().position(|(k, _)| same_text(k, key));
+            return self.0.iter().position(|(k, _)| k.is(key));
         }
-        self.find(key).ok()
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -70,7 +68,7 @@ impl Map {
     /// Sets a key; the value it had, if any, comes back.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
-        if self.0.last().is_none_or(|(last, _)| last < &key) {
+        if self.0.last().is_none_or(|(last, _)| *last < key) {
             self.0.push((key, value));
             return None;
         }
@@ -124,11 +122,16 @@ impl Map {
         self.0.retain_mut(|(k, v)| keep(k, v));
     }
 
+    /// Takes entries in the order of their keys, each of which there is once.
+    pub(crate) fn from_sorted(entries: Vec<(Str, Value)>) -> Self {
+        Map(entries)
+    }
+
     /// Takes entries in any order. Of equal keys the last wins, as in Go's decoder; `duplicate` hears
     /// of each one that lost.
     pub(crate) fn from_unsorted(mut entries: Vec<(Str, Value)>, mut duplicate: impl FnMut(&Str)) -> Self {
         if entries.is_sorted_by(|a, b| a.0 < b.0) {
-            return Map(entries);
+            return Map::from_sorted(entries);
         }
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, earlier| {
@@ -141,22 +144,6 @@ impl Map {
         });
         Map(entries)
     }
-}
-
-/// Whether two texts are equal. Names of fields are short: two overlapping words decide without a call.
-fn same_text(a: &str, b: &str) -> bool {
-    fn ends_agree<const N: usize>(a: &[u8], b: &[u8]) -> bool {
-        a.first_chunk::<N>() == b.first_chunk::<N>() && a.last_chunk::<N>() == b.last_chunk::<N>()
-    }
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    a.len() == b.len()
-        && match a.len() {
-            8..=16 => ends_agree::<8>(a, b),
-            4..=7 => ends_agree::<4>(a, b),
-            2..=3 => ends_agree::<2>(a, b),
-            17..=32 => ends_agree::<16>(a, b),
-            _ => a == b,
-        }
 }
 
 impl FromIterator<(Str, Value)> for Map {
@@ -378,27 +365,8 @@ macro_rules! value {
     ([ $( $item:tt ),* $(,)? ]) => { $crate::Value::Array(vec![ $( $crate::value!($item) ),* ]) };
     ({ $( $key:literal : $item:tt ),* $(,)? }) => {{
         let members: Vec<($crate::Str, $crate::Value)> =
-            vec![ $( ($crate::Str::new_static($key), $crate::value!($item)) ),* ];
+            vec![ $( ($crate::Str::new($key), $crate::value!($item)) ),* ];
         $crate::Value::Object(members.into_iter().collect())
     }};
     ($other:expr) => { $crate::Value::from($other) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::same_text;
-
-    #[test]
-    fn texts_are_the_same_only_if_every_byte_is() {
-        for length in 0..40 {
-            let text = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"[..length].to_owned();
-            assert!(same_text(&text, &text.clone()));
-            assert!(!same_text(&text, &format!("{text}x")));
-            for at in 0..length {
-                let mut other = text.clone();
-                other.replace_range(at..=at, "_");
-                assert!(!same_text(&text, &other), "{text} {other}");
-            }
-        }
-    }
 }

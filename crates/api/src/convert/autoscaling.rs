@@ -317,5 +317,5 @@ fn lower(name: &str) -> Str {
 
 fn first_as(name: &str, case: fn(&char) -> char) -> Str {
     let mut chars = name.chars();
-    chars.next().map(|first| case(&first)).into_iter().chain(chars).collect()
+    chars.next().map(|first| case(&first)).into_iter().chain(chars).collect::<String>().into()
 }

@@ -61,13 +61,17 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(text),
     };
-    let mut parser = Parser { duplicates, ..Parser::new(&text) };
+    let mut parser = Parser::new(&text);
     let value = parser.value(0)?;
     parser.skip_space();
-    match parser.peek() {
-        None => Ok(value),
-        Some(_) => Err(parser.unexpected("after top-level value")),
+    if parser.peek().is_some() {
+        return Err(parser.unexpected("after top-level value"));
     }
+    if let (true, Some(found)) = (parser.is_doubled, duplicates) {
+        // Nearly nobody says a thing twice: where that was is found out by reading again.
+        let _ = Parser { duplicates: Some(found), ..Parser::new(&text) }.value(0);
+    }
+    Ok(value)
 }
 
 /// The paths of all members in the order they stand in a document that was parsed before.
@@ -80,17 +84,19 @@ pub fn member_paths(text: &[u8]) -> Vec<String> {
     order
 }
 
-enum Step<'a> {
-    Key(Cow<'a, str>),
+enum Step {
+    Key(Str),
     Index(usize),
 }
 
 struct Parser<'a, 'd> {
     text: &'a str,
     at: usize,
+    /// A key stood twice in one object.
+    is_doubled: bool,
     duplicates: Option<&'d mut Vec<Duplicate>>,
     order: Option<&'d mut Vec<String>>,
-    path: Vec<Step<'a>>,
+    path: Vec<Step>,
     /// Members of the objects being read, innermost last: each object is given exactly the room it needs
     /// once it is whole.
     members: Vec<(Str, Value)>,
@@ -98,7 +104,15 @@ struct Parser<'a, 'd> {
 
 impl<'a, 'd> Parser<'a, 'd> {
     fn new(text: &'a str) -> Parser<'a, 'd> {
-        Parser { text, at: 0, duplicates: None, order: None, path: Vec::new(), members: Vec::new() }
+        Parser {
+            text,
+            at: 0,
+            is_doubled: false,
+            duplicates: None,
+            order: None,
+            path: Vec::new(),
+            members: Vec::new(),
+        }
     }
 
     fn bytes(&self) -> &'a [u8] {
@@ -131,7 +145,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         match self.peek() {
             Some(b'{') => self.object(depth).map(Value::Object),
             Some(b'[') => self.array(depth).map(Value::Array),
-            Some(b'"') => self.string().map(|s| Value::String(Str::new(s))),
+            Some(b'"') => self.text().map(Value::String),
             Some(b't') => self.literal("true", "in literal true (expecting 'r')", Value::Bool(true)),
             Some(b'f') => self.literal("false", "in literal false (expecting 'a')", Value::Bool(false)),
             Some(b'n') => self.literal("null", "in literal null (expecting 'u')", Value::Null),
@@ -158,11 +172,12 @@ impl<'a, 'd> Parser<'a, 'd> {
             return Ok(Map::new());
         }
         let first = self.members.len();
+        let mut is_sorted = true;
         loop {
             let key = self.key()?;
-            let text = Str::new(&key);
-            let value = if key == "fieldsV1" { self.raw(depth + 1)? } else { self.member(key, depth)? };
-            self.members.push((text, value));
+            let value = if key.is("fieldsV1") { self.raw(depth + 1)? } else { self.member(&key, depth)? };
+            is_sorted &= self.members.len() == first || self.members.last().is_some_and(|last| last.0 < key);
+            self.members.push((key, value));
             self.skip_space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -173,9 +188,13 @@ impl<'a, 'd> Parser<'a, 'd> {
                 _ => return Err(self.unexpected("after object key:value pair")),
             }
         }
-        let entries: Vec<(Str, Value)> = self.members.drain(first..).collect();
-        let (duplicates, path) = (&mut self.duplicates, &self.path);
+        let entries = self.members.split_off(first);
+        if is_sorted {
+            return Ok(Map::from_sorted(entries));
+        }
+        let (doubled, duplicates, path) = (&mut self.is_doubled, &mut self.duplicates, &self.path);
         Ok(Map::from_unsorted(entries, |key| {
+            *doubled = true;
             if let Some(duplicates) = duplicates
                 && duplicates.len() < MAX_DUPLICATES
             {
@@ -184,17 +203,22 @@ impl<'a, 'd> Parser<'a, 'd> {
         }))
     }
 
-    fn member(&mut self, key: Cow<'a, str>, depth: usize) -> Result<Value, ParseError> {
-        if self.duplicates.is_none() && self.order.is_none() {
+    fn member(&mut self, key: &Str, depth: usize) -> Result<Value, ParseError> {
+        if !self.keeps_path() {
             return self.value(depth + 1);
         }
         if let Some(order) = &mut self.order {
-            order.push(path_to(&self.path, &key));
+            order.push(path_to(&self.path, key));
         }
-        self.path.push(Step::Key(key));
+        self.path.push(Step::Key(key.clone()));
         let value = self.value(depth + 1);
         self.path.pop();
         value
+    }
+
+    /// Whether somebody wants to know where things stand.
+    fn keeps_path(&self) -> bool {
+        self.duplicates.is_some() || self.order.is_some()
     }
 
     fn array(&mut self, depth: usize) -> Result<Vec<Value>, ParseError> {
@@ -206,10 +230,11 @@ impl<'a, 'd> Parser<'a, 'd> {
             return Ok(items);
         }
         loop {
-            self.path.push(Step::Index(items.len()));
-            let item = self.value(depth + 1);
-            self.path.pop();
-            items.push(item?);
+            let item = match self.keeps_path() {
+                false => self.value(depth + 1)?,
+                true => self.item(items.len(), depth)?,
+            };
+            items.push(item);
             self.skip_space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -222,6 +247,13 @@ impl<'a, 'd> Parser<'a, 'd> {
         }
     }
 
+    fn item(&mut self, index: usize, depth: usize) -> Result<Value, ParseError> {
+        self.path.push(Step::Index(index));
+        let item = self.value(depth + 1);
+        self.path.pop();
+        item
+    }
+
     /// Checks an object and keeps its text instead of a tree.
     fn raw(&mut self, depth: usize) -> Result<Value, ParseError> {
         self.skip_space();
@@ -229,6 +261,10 @@ impl<'a, 'd> Parser<'a, 'd> {
             return self.value(depth);
         }
         let start = self.at;
+        if let Some(end) = end_of_fields(&self.bytes()[start..], (MAX_DEPTH + 1).saturating_sub(depth)) {
+            self.at += end;
+            return Ok(Value::Raw(Str::new(&self.text[start..self.at])));
+        }
         self.pass(depth)?;
         let text = &self.text[start..self.at];
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
@@ -247,7 +283,6 @@ impl<'a, 'd> Parser<'a, 'd> {
         let (open, close) = match self.peek() {
             Some(b'{') => (b'{', b'}'),
             Some(b'[') => (b'[', b']'),
-            Some(b'"') => return self.string().map(|_| ()),
             _ => return self.value(depth).map(|_| ()),
         };
         self.at += 1;
@@ -275,12 +310,12 @@ impl<'a, 'd> Parser<'a, 'd> {
     }
 
     /// A member's key and the colon after it.
-    fn key(&mut self) -> Result<Cow<'a, str>, ParseError> {
+    fn key(&mut self) -> Result<Str, ParseError> {
         self.skip_space();
         if self.peek() != Some(b'"') {
             return Err(self.unexpected("looking for beginning of object key string"));
         }
-        let key = self.string()?;
+        let key = self.text()?;
         self.skip_space();
         if self.peek() != Some(b':') {
             return Err(self.unexpected("after object key"));
@@ -289,23 +324,24 @@ impl<'a, 'd> Parser<'a, 'd> {
         Ok(key)
     }
 
-    fn string(&mut self) -> Result<Cow<'a, str>, ParseError> {
+    /// A string, at its first quote.
+    fn text(&mut self) -> Result<Str, ParseError> {
         let start = self.at + 1;
         self.at = start + plain_run(&self.bytes()[start..]);
         match self.peek() {
             Some(b'"') => {
                 let text = &self.text[start..self.at];
                 self.at += 1;
-                Ok(Cow::Borrowed(text))
+                Ok(Str::new(text))
             }
-            Some(b'\\') => self.escaped_string(start),
+            Some(b'\\') => self.escaped_string(start).map(Str::from),
             Some(_) => Err(self.unexpected("in string literal")),
             None => Err(ParseError::UnexpectedEnd),
         }
     }
 
     /// The rest of a string in which an escape was found at `self.at`.
-    fn escaped_string(&mut self, start: usize) -> Result<Cow<'a, str>, ParseError> {
+    fn escaped_string(&mut self, start: usize) -> Result<String, ParseError> {
         let mut out = String::from(&self.text[start..self.at]);
         loop {
             let run = self.at;
@@ -320,7 +356,7 @@ impl<'a, 'd> Parser<'a, 'd> {
             match rest[stop] {
                 b'"' => {
                     self.at += 1;
-                    return Ok(Cow::Owned(out));
+                    return Ok(out);
                 }
                 b'\\' => {
                     self.at += 1;
@@ -426,7 +462,48 @@ impl<'a, 'd> Parser<'a, 'd> {
     }
 }
 
-fn path_to(path: &[Step<'_>], key: &str) -> String {
+/// Where an object ends that is made of keys and such objects only, without spaces: as field sets are, but
+/// for few. `None` if this is not one, or deeper than that many levels, whatever else it is.
+fn end_of_fields(text: &[u8], levels: usize) -> Option<usize> {
+    let (mut at, mut depth) = (0, 0);
+    loop {
+        // At the value of a member.
+        if text.get(at) != Some(&b'{') || depth == levels {
+            return None;
+        }
+        (at, depth) = (at + 1, depth + 1);
+        if text.get(at) == Some(&b'}') {
+            // It has no members, and may be the last of those around it.
+            while text.get(at) == Some(&b'}') {
+                (at, depth) = (at + 1, depth - 1);
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            if text.get(at) != Some(&b',') {
+                return None;
+            }
+            at += 1;
+        }
+        // At the key of a member.
+        if text.get(at) != Some(&b'"') {
+            return None;
+        }
+        at += 1;
+        loop {
+            at += plain_run(&text[at..]);
+            match text.get(at..at + 2)? {
+                b"\":" => break,
+                // In what tells items apart, quotes are the rule.
+                b"\\\"" | b"\\\\" => at += 2,
+                _ => return None,
+            }
+        }
+        at += 2;
+    }
+}
+
+fn path_to(path: &[Step], key: &str) -> String {
     let mut out = String::new();
     for step in path {
         match step {

@@ -12,6 +12,9 @@ use super::{Filter, STRIPPED};
 use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
+/// Most texts fit.
+const ROOM: usize = 4 << 10;
+
 /// The text of all fields of a new object; `None` where the comparison has to decide.
 pub(super) fn fields(new: &Value, schema: &Struct, filter: Option<&Filter>) -> Option<Str> {
     let excluded = match filter {
@@ -19,7 +22,7 @@ pub(super) fn fields(new: &Value, schema: &Struct, filter: Option<&Filter>) -> O
         Some(Filter::Exclude(set)) => Some(set),
         Some(Filter::Include(_)) => return None,
     };
-    let mut writer = Writer { out: Vec::with_capacity(2048), scratch: Vec::new() };
+    let mut writer = Writer { out: Vec::with_capacity(ROOM), scratch: Vec::with_capacity(64) };
     writer.out.push(b'{');
     writer.untouched(new.as_object()?, schema, Place { is_object: true, is_metadata: false, excluded })?;
     writer.out.push(b'}');

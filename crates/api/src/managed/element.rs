@@ -97,8 +97,14 @@ pub(super) fn write_field(name: &str, out: &mut Vec<u8>, scratch: &mut Vec<u8>) 
 
 /// As Go's encoder writes a value: `<`, `>` and `&` inside text are escaped.
 fn write_escaping_html(out: &mut Vec<u8>, value: &Value) {
-    let text = json::write_to_string(value);
-    out.extend_from_slice(escape_html(&text).as_bytes());
+    let start = out.len();
+    json::write(out, value);
+    // Of the letters concerned, all but three begin with this byte.
+    if out[start..].iter().any(|b| matches!(b, b'<' | b'>' | b'&' | 0xe2)) {
+        let escaped = escape_html(&String::from_utf8_lossy(&out[start..])).into_owned();
+        out.truncate(start);
+        out.extend_from_slice(escaped.as_bytes());
+    }
 }
 
 /// Escapes what Go escapes in JSON beyond what JSON asks for.
