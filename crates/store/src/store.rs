@@ -84,7 +84,7 @@ impl Store {
             .and_then(|()| witness.sync())
             .and_then(|()| File::open(dir)?.sync_all())
             .map_err(Error::file(dir))?;
-        let engine = Engine::new(Arc::clone(&generations), acknowledged)?;
+        let engine = Engine::new(Arc::clone(&generations), acknowledged, options.snapshot_bytes)?;
         let shared = Arc::new(Shared::new(loaded, generations, Queue::new(options.crew)));
         let committer =
             Committer::new(Arc::clone(&shared), engine, witness, assigned, options.snapshot_bytes, lock);

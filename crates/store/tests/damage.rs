@@ -201,6 +201,49 @@ async fn no_file_is_missing_silently() {
     assert_eq!(damage.to_string(), format!("{log} is damaged at byte 0, before acknowledged writes"));
 }
 
+/// The names of the logs in a directory, oldest first.
+fn logs(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut logs: Vec<String> = names.filter(|name| name.starts_with("log-")).collect();
+    logs.sort();
+    logs
+}
+
+#[tokio::test]
+async fn a_log_that_is_full_is_followed_by_one_that_was_prepared() {
+    let dir = tempdir().unwrap();
+    // Far from its first snapshot.
+    let options = Options { snapshot_bytes: 64 << 20, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    let value = "v".repeat(20_000);
+    let mut count = 0;
+    while logs(dir.path()).len() < 3 {
+        count += 1;
+        commit(&store, vec![put(&format!("/{count:05}"), &value), put("/count", &count.to_string())])
+            .await
+            .unwrap();
+        assert!(count < 3000, "nothing was prepared");
+    }
+    let killed = copied(dir.path());
+    let prepared = fs::metadata(killed.path().join(&logs(killed.path())[2])).unwrap().len();
+    assert_eq!(prepared, 16 << 20);
+    let events = store.events_since("/count", 0, store.revision(), 0).await.unwrap();
+    assert_eq!(events.len(), count, "history is in all of them");
+    let whole = present(&store);
+    store.close();
+    assert!(!dir.path().join("spare.tmp").exists());
+    for dir in [dir.path(), killed.path()] {
+        assert!(present(&open(dir)) == whole);
+    }
+    for name in &logs(killed.path())[..2] {
+        let damaged = copied(killed.path());
+        fs::remove_file(damaged.path().join(name)).unwrap();
+        fs::remove_file(damaged.path().join("witness")).unwrap();
+        let opened = Store::open(damaged.path(), Options::default());
+        assert!(matches!(opened, Err(Error::Corrupt(_))), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn damaged_history_is_reported_when_it_is_read() {
     let (dir, _) = with_snapshot().await;

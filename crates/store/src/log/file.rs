@@ -24,6 +24,8 @@ use crate::{Damage, Error, Revision};
 const MAGIC: [u8; 8] = *b"cortenL1";
 /// The file's own beginning, before its first frame.
 pub(super) const START: u64 = 32;
+/// What file systems write at least, and direct writes are multiples of: that of every machine we know, or more.
+pub(super) const PAGE: u64 = 4 << 10;
 /// How far apart the places are that the index knows.
 const STRIDE: u64 = 32 << 10;
 /// How much is read at a time where no frame is known.
@@ -57,7 +59,11 @@ impl LogFile {
     pub(super) fn create(path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path);
-        let file = file.map_err(Error::disk(path))?;
+        LogFile::begin(file.map_err(Error::disk(path))?, path, name, base)
+    }
+
+    /// The same, in a file that is there and holds nothing.
+    pub(super) fn begin(file: File, path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
         let number = RandomState::new().hash_one(base);
         file.write_all_at(&start(base, number), 0).map_err(Error::disk(path))?;
         file.sync_data().map_err(Error::disk(path))?;

@@ -6,7 +6,7 @@
 
 use crate::{Damage, Revision};
 
-use super::record::Record;
+use super::{file::PAGE, record::Record};
 
 pub(super) const HEAD: usize = 24;
 /// Frames begin at multiples of this, which is where they are looked for behind damage.
@@ -90,8 +90,9 @@ impl Builder {
         record.encode(&mut self.bytes);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+    /// How long the frame will be.
+    pub(super) fn len(&self) -> u64 {
+        (self.bytes.len().max(HEAD) as u64).next_multiple_of(ALIGNMENT)
     }
 
     /// The frame as it is to be written at a place, padded so that the next may follow.
@@ -102,6 +103,15 @@ impl Builder {
         let head = Head { sum: place.hash(records), length, last };
         self.bytes[..HEAD].copy_from_slice(&head.encode(place));
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT as usize), 0);
+        &self.bytes
+    }
+
+    /// The frame that was sealed, with zeros up to the end of a page: of a page that is not in memory, a part could
+    /// not be written without reading it first.
+    pub(super) fn whole_pages(&mut self, at: u64) -> &[u8] {
+        let end = at + self.bytes.len() as u64;
+        let zeros = end.next_multiple_of(PAGE) - end;
+        self.bytes.resize(self.bytes.len() + zeros as usize, 0);
         &self.bytes
     }
 

@@ -12,11 +12,13 @@ use parking_lot::RwLock;
 use super::{
     file::{LogFile, START},
     load::Tolerance,
+    spare::Spare,
 };
 use crate::{Damage, Error, Revision};
 
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
+const SPARE: &str = "spare";
 /// What has not got its final name yet ends with this, and is removed at the next open.
 const UNFINISHED: &str = ".tmp";
 
@@ -72,7 +74,25 @@ impl Generations {
 
     /// Begins a generation after a revision.
     pub(super) fn begin(&self, base: Revision) -> Result<Arc<Generation>, Error> {
-        let log = self.create(LOG, base)?;
+        self.begin_with(self.create(LOG, base)?)
+    }
+
+    /// Begins a generation after a revision, in a file that has room for it already.
+    pub(super) fn begin_in(
+        &self,
+        file: File,
+        path: &Path,
+        base: Revision,
+    ) -> Result<Arc<Generation>, Error> {
+        self.begin_with(LogFile::begin(file, path, &name(LOG, base), base)?)
+    }
+
+    /// Room for the log after this one.
+    pub(super) fn spare(&self, bytes: u64) -> Spare {
+        Spare::new(self.dir.join(format!("{SPARE}{UNFINISHED}")), bytes)
+    }
+
+    fn begin_with(&self, log: LogFile) -> Result<Arc<Generation>, Error> {
         let log = self.finish(log)?;
         let generation = Arc::new(Generation { log, snapshot: OnceLock::new() });
         self.list.write().as_mut().ok_or(Error::Closed)?.push(Arc::clone(&generation));

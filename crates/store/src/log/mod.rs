@@ -2,9 +2,10 @@
 //! fast. It knows records; conditions, live entries and watchers are not its business.
 //!
 //! A store's files come in generations. `log-R` holds every write after revision R, until the next
-//! generation begins; `snapshot-R` holds the entries that were live at R. A generation begins when the
-//! logs since the last snapshot have outgrown it: the committer goes on in a new log at once, and the
-//! snapshot is written beside it. A generation goes when the next one has its snapshot and nothing
+//! generation begins; `snapshot-R` holds the entries that were live at R. A generation begins when its
+//! log is full and another was prepared, or when the logs since the last snapshot have outgrown it: the
+//! committer goes on in a new log at once, and in the latter case the snapshot is written beside it. A
+//! generation goes when a later one has its snapshot and nothing
 //! before it may be asked for any more. What is loaded is the last snapshot and the logs after it.
 //!
 //! All files are of one form: frames of records, each frame written at once and verified whenever it
@@ -21,6 +22,7 @@ pub(crate) mod history;
 pub(crate) mod load;
 mod record;
 mod snapshot;
+mod spare;
 mod write;
 
 pub(crate) use generations::Generations;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How large frames get before the next begins.
-const FRAME: usize = 64 << 10;
+const FRAME: u64 = 64 << 10;
 /// After so much, what is written is synced: all of it at the end would hold up commits.
 const SYNC: u64 = 4 << 20;
 
