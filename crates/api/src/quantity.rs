@@ -13,7 +13,6 @@ mod tests;
 use std::cmp::Ordering;
 use std::fmt;
 
-
 use crate::value::Str;
 
 /// How a quantity was written, and so how it is shown.

@@ -8,27 +8,32 @@ const fn zeroes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Where the first byte is that JSON cannot carry as it is inside a string: a quote, a backslash or a control
-/// character. The length if there is none.
+/// Marks the bytes of a word that JSON cannot carry as they are inside a string: quotes, backslashes and control
+/// characters. Exactly up to and including the first.
+const fn special(word: u64) -> u64 {
+    let quotes = zeroes(word ^ (ONES * b'"' as u64));
+    let backslashes = zeroes(word ^ (ONES * b'\\' as u64));
+    let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    quotes | backslashes | controls
+}
+
+/// Where the first special byte is. The length if there is none.
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    let mut chunks = bytes.chunks_exact(8);
     let mut at = 0;
-    for chunk in &mut chunks {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        let word = u64::from_le_bytes(word);
-        let quotes = zeroes(word ^ (ONES * b'"' as u64));
-        let backslashes = zeroes(word ^ (ONES * b'\\' as u64));
-        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let special = quotes | backslashes | controls;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let special = special(u64::from_le_bytes(*chunk));
         if special != 0 {
             // Only marks after a true one can be false, so the first is right.
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
-    let rest = chunks.remainder();
-    at + rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
+    // The last word overlaps with what was plain.
+    if let Some(chunk) = bytes.last_chunk::<8>() {
+        let special = special(u64::from_le_bytes(*chunk));
+        return bytes.len() - 8 + special.trailing_zeros() as usize / 8;
+    }
+    bytes.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).unwrap_or(bytes.len())
 }
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ pub fn write_to_string(value: &Value) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Whether a string is written other than it stands.
+pub(crate) fn is_escaped(text: &str) -> bool {
+    plain_run(text.as_bytes()) < text.len()
+}
+
 /// Appends a quoted JSON string.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();

@@ -40,6 +40,9 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     /// The place of a member; none if nobody owns it.
     fn below(self, name: &str) -> Option<Place<'a>> {
+        if !self.is_object && self.is_plain() {
+            return Some(self);
+        }
         let stripped = (self.is_object && matches!(name, "apiVersion" | "kind"))
             || (self.is_metadata && STRIPPED.contains(&name));
         let excluded = self.excluded.and_then(|set| set.field(name));
@@ -82,6 +85,7 @@ impl Writer {
                 }
                 (Some(field), ..) if same(&zero(&field.kind, field.pointer), value) => false,
                 _ if !below.is_plain() => return None,
+                (None, ..) if !shape.has_parts(value) => self.whole(),
                 (before, ..) => {
                     let start = self.open(before.is_none());
                     self.everything(value, shape, below)?;
@@ -136,9 +140,18 @@ impl Writer {
 
     /// A value and all there is below it. False if nothing of it can be owned.
     fn node(&mut self, value: &Value, shape: Shape<'_>, place: Place<'_>) -> Option<bool> {
+        if !shape.has_parts(value) {
+            return Some(self.whole());
+        }
         let start = self.open(true);
         self.everything(value, shape, place)?;
         Some(self.close(start) || self.leaf(start))
+    }
+
+    /// A value that is owned as one.
+    fn whole(&mut self) -> bool {
+        self.out.extend_from_slice(b"{}");
+        true
     }
 
     /// Begins a member; the length to go back to if it turns out to be nobody's.

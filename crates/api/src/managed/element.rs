@@ -84,8 +84,9 @@ impl Element {
 
 /// Appends a field as a quoted JSON string.
 pub(super) fn write_field(name: &str, out: &mut Vec<u8>, scratch: &mut Vec<u8>) {
+    out.reserve(name.len() + 4);
     out.extend_from_slice(b"\"f:");
-    if name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\') {
+    if json::is_escaped(name) {
         scratch.clear();
         json::write_string(scratch, name);
         out.extend_from_slice(&scratch[1..]);

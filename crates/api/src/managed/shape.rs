@@ -66,6 +66,15 @@ impl<'s> Shape<'s> {
         }
     }
 
+    /// Whether such a value can have parts that are owned by themselves.
+    pub(super) fn has_parts(self, value: &Value) -> bool {
+        matches!(
+            (self, value),
+            (Shape::Struct(_) | Shape::Map(_) | Shape::Deduced, Value::Object(_))
+                | (Shape::List(_), Value::Array(_))
+        )
+    }
+
     /// What free-form JSON is, given a value: an object has members, anything else is one value.
     pub(super) fn deduce(self, value: &Value) -> Shape<'s> {
         match (self, value) {

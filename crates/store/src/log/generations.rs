@@ -78,12 +78,7 @@ impl Generations {
     }
 
     /// Begins a generation after a revision, in a file that has room for it already.
-    pub(super) fn begin_in(
-        &self,
-        file: File,
-        path: &Path,
-        base: Revision,
-    ) -> Result<Arc<Generation>, Error> {
+    pub(super) fn begin_in(&self, file: File, path: &Path, base: Revision) -> Result<Arc<Generation>, Error> {
         self.begin_with(LogFile::begin(file, path, &name(LOG, base), base)?)
     }
 
