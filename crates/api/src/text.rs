@@ -39,10 +39,9 @@ union First {
     at: *const u8,
 }
 
-// SAFETY: whatever is pointed to is an `Arc<str>`'s or a `&'static str`'s, which are both.
-#[allow(unsafe_code)]
+// SAFETY: whatever is pointed to is an `Arc<str>`'s or a `&'static str`'s, which can be sent.
 unsafe impl Send for Str {}
-#[allow(unsafe_code)]
+// SAFETY: as above; both can be shared.
 unsafe impl Sync for Str {}
 
 /// Eight bytes as a word whose bytes in memory are those.
@@ -135,14 +134,12 @@ impl Str {
     /// The words of a short text.
     fn words(&self) -> [u64; 3] {
         // SAFETY: bytes are bytes; those of a short text are all there.
-        #[allow(unsafe_code)]
         [unsafe { self.first.bytes }, self.second, self.third]
     }
 
     /// The bytes of a long text, as `long` was given them.
     fn far(&self) -> *const str {
         // SAFETY: this is only asked of what `long` made.
-        #[allow(unsafe_code)]
         let at = unsafe { self.first.at };
         std::ptr::slice_from_raw_parts(at, self.second as usize) as *const str
     }
@@ -155,7 +152,6 @@ impl Str {
         };
         // SAFETY: a short text's bytes stand in the words, as many as the last byte says; a long one's are shared
         // or there for ever. All of them came out of a `str`.
-        #[allow(unsafe_code)]
         unsafe {
             &*text
         }
@@ -174,7 +170,6 @@ impl Clone for Str {
     fn clone(&self) -> Str {
         if self.tag() == SHARED {
             // SAFETY: the address is that of an `Arc<str>` of which this has a share.
-            #[allow(unsafe_code)]
             unsafe {
                 Arc::increment_strong_count(self.far());
             }
@@ -187,7 +182,6 @@ impl Drop for Str {
     fn drop(&mut self) {
         if self.tag() == SHARED {
             // SAFETY: the address is that of an `Arc<str>`; this gives its share back, and is gone.
-            #[allow(unsafe_code)]
             unsafe {
                 Arc::decrement_strong_count(self.far());
             }

@@ -1,8 +1,8 @@
 //! `corten bench scheduler`: upstream's workloads, end to end. Nodes are objects without anything behind them, as in
 //! upstream's own measurements.
 //!
-//! As upstream does, pods are created through the API server as fast as it takes them while they are scheduled, and it
-//! is measured until the last of them has a node in the API. With a backlog, pods are created while no scheduler runs,
+//! As upstream does, pods are created through the API server as fast as it takes them while they are scheduled, others
+//! come between where the workload has such, and it is measured until the last has a node in the API. With a backlog, pods are created while no scheduler runs,
 //! and it is measured from when the server is started again with one: what scheduling and binding alone can do.
 
 mod workloads;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use corten_api::{Value, json, meta, value};
 
-use crate::http::{Connection, write_request};
+use crate::http::{Connection, Target, write_request};
 use crate::load::{self, Job};
 use crate::process::{self, ServerProcess};
 use crate::report::Report;
@@ -24,6 +24,8 @@ use crate::usage;
 use workloads::{FIRST_NAMESPACE, SECOND_NAMESPACE, WORKLOADS, Workload};
 
 const CONNECTIONS: usize = 32;
+/// How often a pod comes between, as upstream has it.
+const MEANWHILE_EVERY: Duration = Duration::from_millis(200);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 const LIMIT: Duration = Duration::from_secs(600);
 /// What upstream turns off too when it measures its scheduler.
@@ -33,8 +35,8 @@ const WITHOUT: &str = "ServiceAccount,TaintNodesByCondition,Priority";
 #[derive(Clone, Debug)]
 pub struct SchedulerOptions {
     pub workload: String,
-    pub nodes: usize,
-    /// The workload's own number unless it is said.
+    /// The workload's own numbers unless they are said.
+    pub nodes: Option<usize>,
     pub pods: Option<usize>,
     /// Whether all pods are there before the scheduler is.
     pub backlog: bool,
@@ -45,7 +47,7 @@ pub struct SchedulerOptions {
 impl Default for SchedulerOptions {
     fn default() -> Self {
         let workload = WORKLOADS[0].name.to_owned();
-        SchedulerOptions { workload, nodes: 5000, pods: None, backlog: false, work_dir: env::temp_dir() }
+        SchedulerOptions { workload, nodes: None, pods: None, backlog: false, work_dir: env::temp_dir() }
     }
 }
 
@@ -62,13 +64,14 @@ pub async fn scheduler(options: SchedulerOptions) -> anyhow::Result<Report> {
     let workload = Workload::named(&options.workload).with_context(|| {
         format!("there is no workload called {}; workloads are {}", options.workload, names.join(", "))
     })?;
-    ensure!(options.nodes > 0, "there must be nodes");
+    let nodes = options.nodes.unwrap_or(workload.nodes);
+    ensure!(nodes > 0, "there must be nodes");
     let dir = tempfile::Builder::new()
         .prefix("corten-bench-")
         .tempdir_in(&options.work_dir)
         .with_context(|| format!("cannot make a directory in {}", options.work_dir.display()))?;
     let mut report = Report::default();
-    let outcome = measure(&options, workload, dir.path(), &mut report).await;
+    let outcome = measure(&options, workload, nodes, dir.path(), &mut report).await;
     outcome.with_context(|| process::tail(&dir.path().join("log")))?;
     Ok(report)
 }
@@ -90,16 +93,16 @@ async fn start(dir: &Path, parts: Parts) -> anyhow::Result<ServerProcess> {
 async fn measure(
     options: &SchedulerOptions,
     workload: &'static Workload,
+    nodes: usize,
     dir: &Path,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let pods = options.pods.unwrap_or(workload.pods);
     let mut server = start(dir, Parts::Scheduler).await?;
-    prepare(options, workload, &server, pods).await?;
+    prepare(workload, nodes, &server, pods).await?;
     let create_all = async |server: &ServerProcess| {
-        create(server, pods, &pods_of(SECOND_NAMESPACE), |index| workload.pod(index)).await
+        create(server, pods, &pods_of(SECOND_NAMESPACE), |i| workload.pod(i)).await
     };
-    let mut creating = 0.0;
     if options.backlog {
         server.stop().await?;
         server = start(dir, Parts::Nothing).await?;
@@ -108,27 +111,38 @@ async fn measure(
         server = start(dir, Parts::Scheduler).await?;
     }
     let (cpu, before) = (usage::cpu_seconds(server.pid)?, usage::resident_mb(server.pid)?);
-    let started = Instant::now();
-    if !options.backlog {
-        create_all(&server).await?;
-        creating = started.elapsed().as_secs_f64();
-    }
-    scheduled(&server, SECOND_NAMESPACE).await?;
-    let took = started.elapsed().as_secs_f64();
+    let measured = async {
+        let mut started = Instant::now();
+        let mut creating = Duration::ZERO;
+        if !options.backlog {
+            creating = create_all(&server).await?;
+            // Making ready what is sent is no part of it.
+            started = Instant::now() - creating;
+        }
+        scheduled(&server, SECOND_NAMESPACE).await?;
+        anyhow::Ok((started.elapsed().as_secs_f64(), creating.as_secs_f64()))
+    };
+    let (took, creating) = tokio::select! {
+        times = measured => times?,
+        failed = interrupt(&server.target, workload) => return Err(failed),
+    };
     let rate = pods as f64 / took;
-    report.phase("schedule").set("nodes", options.nodes as f64).set("pods", pods as f64);
-    report.phase("schedule").set("pods_per_s", rate).set("took_s", took).set("creating_s", creating);
-    report.phase("schedule").set("cpu_s", usage::cpu_seconds(server.pid)? - cpu);
-    report.phase("schedule").set("times_upstreams_floor", rate / workload.floor);
-    report.phase("memory").set("before_mb", before).set("rss_mb", usage::resident_mb(server.pid)?);
+    let schedule = report.phase("schedule");
+    schedule.set("nodes", nodes as f64).set("pods", pods as f64);
+    schedule.set("pods_per_s", rate).set("took_s", took).set("creating_s", creating);
+    schedule.set("cpu_s", usage::cpu_seconds(server.pid)? - cpu);
+    if let Some(floor) = workload.floor {
+        schedule.set("times_upstreams_floor", rate / floor);
+    }
+    schedule.set("before_mb", before).set("rss_mb", usage::resident_mb(server.pid)?);
     server.stop().await?;
     Ok(())
 }
 
 /// Creates nodes, the pods that are there before, and what all of them need.
 async fn prepare(
-    options: &SchedulerOptions,
     workload: &'static Workload,
+    nodes: usize,
     server: &ServerProcess,
     pods: usize,
 ) -> anyhow::Result<()> {
@@ -136,48 +150,60 @@ async fn prepare(
         let object = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (namespace)}});
         create(server, 1, "/api/v1/namespaces", move |_| object.clone()).await?;
     }
-    create(server, options.nodes, "/api/v1/nodes", |index| workload.node(index)).await?;
-    let before = options.nodes * workload.before_per_ten_nodes / 10;
+    create(server, nodes, "/api/v1/nodes", |index| workload.node(index)).await?;
+    let before = workload.pods_before(nodes);
     if workload.has_volumes() {
-        create(server, options.nodes, "/apis/storage.k8s.io/v1/csinodes", |index| workload.csi_node(index))
-            .await?;
+        create(server, nodes, "/apis/storage.k8s.io/v1/csinodes", |index| workload.csi_node(index)).await?;
         volumes(server, FIRST_NAMESPACE, before, |index| workload.pod_before(index)).await?;
         volumes(server, SECOND_NAMESPACE, pods, |index| workload.pod(index)).await?;
     }
     create(server, before, &pods_of(FIRST_NAMESPACE), |index| workload.pod_before(index)).await?;
-    scheduled(server, FIRST_NAMESPACE).await?;
-    create(server, workload.hopeless, &pods_of(FIRST_NAMESPACE), Workload::hopeless_pod).await
+    scheduled(server, FIRST_NAMESPACE).await
+}
+
+/// Creates what comes between the pods that are measured, one by one, until that fails.
+async fn interrupt(target: &Arc<Target>, workload: &'static Workload) -> anyhow::Error {
+    let mut ticks = tokio::time::interval(MEANWHILE_EVERY);
+    for index in 0.. {
+        ticks.tick().await;
+        let Some(pod) = workload.pod_meanwhile(index) else { break };
+        if let Err(error) = send(target, vec![creation(target, &pods_of(FIRST_NAMESPACE), &pod)]).await {
+            return error.context("cannot create a pod meanwhile");
+        }
+    }
+    std::future::pending().await
 }
 
 fn pods_of(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
-/// Creates objects, many at a time.
+/// Creates objects, many at a time; how long that takes once all is ready for it.
 async fn create(
     server: &ServerProcess,
     count: usize,
     path: &str,
-    object: impl Fn(usize) -> Value + Send + Sync + 'static,
-) -> anyhow::Result<()> {
-    if count == 0 {
-        return Ok(());
-    }
-    let (host, path) = (server.target.host.clone(), path.to_owned());
-    let request = Box::new(move |index: usize, out: &mut Vec<u8>| {
-        let body = json::write_to_string(&object(index));
-        write_request(
-            out,
-            &host,
-            "POST",
-            format_args!("{path}"),
-            Some(("application/json", body.as_bytes())),
-        );
-    });
-    let job = Job { connections: CONNECTIONS.min(count), total: count, request, observe: None };
-    let outcome = load::run(&server.target, job).await?;
+    object: impl Fn(usize) -> Value,
+) -> anyhow::Result<Duration> {
+    let requests = (0..count).map(|index| creation(&server.target, path, &object(index))).collect();
+    send(&server.target, requests).await
+}
+
+/// The request that creates an object.
+fn creation(target: &Target, path: &str, object: &Value) -> Vec<u8> {
+    let (mut request, body) = (Vec::new(), json::write_to_string(object));
+    let content = Some(("application/json", body.as_bytes()));
+    write_request(&mut request, &target.host, "POST", format_args!("{path}"), content);
+    request
+}
+
+async fn send(target: &Arc<Target>, requests: Vec<Vec<u8>>) -> anyhow::Result<Duration> {
+    let total = requests.len();
+    let request = Box::new(move |index: usize, out: &mut Vec<u8>| out.extend_from_slice(&requests[index]));
+    let job = Job { connections: CONNECTIONS.min(total), total, request, observe: None };
+    let outcome = load::run(target, job).await?;
     ensure!(outcome.errors == 0, "{} requests failed: {:?}", outcome.errors, outcome.first_error);
-    Ok(())
+    Ok(Duration::from_secs_f64(outcome.seconds))
 }
 
 /// A bound claim and its volume for every pod.
@@ -185,12 +211,10 @@ async fn volumes(
     server: &ServerProcess,
     namespace: &'static str,
     count: usize,
-    pod: impl Fn(usize) -> Value + Send + Sync + 'static,
+    pod: impl Fn(usize) -> Value,
 ) -> anyhow::Result<()> {
-    let pod = Arc::new(pod);
-    let named = pod.clone();
-    let volume = move |index: usize| {
-        let name = meta::name(&named(index)).to_owned();
+    let volume = |index: usize| {
+        let name = meta::name(&pod(index)).to_owned();
         value!({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": (name.clone())},
             "spec": {
@@ -202,7 +226,7 @@ async fn volumes(
         })
     };
     create(server, count, "/api/v1/persistentvolumes", volume).await?;
-    let claim = move |index: usize| {
+    let claim = |index: usize| {
         let name = meta::name(&pod(index)).to_owned();
         let annotations = value!({"pv.kubernetes.io/bind-completed": "true"});
         value!({
@@ -214,7 +238,8 @@ async fn volumes(
             },
         })
     };
-    create(server, count, &format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), claim).await
+    create(server, count, &format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), claim).await?;
+    Ok(())
 }
 
 /// Waits until every pod of a namespace has a node.

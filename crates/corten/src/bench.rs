@@ -118,7 +118,7 @@ struct SchedulerArgs {
     /// Which of upstream's workloads to run [default: SchedulingBasic].
     #[arg(long)]
     workload: Option<String>,
-    /// How many nodes there are [default: 5000].
+    /// How many nodes there are [default: as many as upstream has].
     #[arg(long)]
     nodes: Option<usize>,
     /// How many pods to schedule [default: as many as upstream does].
@@ -204,10 +204,9 @@ async fn node(args: NodeArgs) -> anyhow::Result<()> {
 }
 
 async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
-    let mut options =
-        SchedulerOptions { pods: args.pods, backlog: args.backlog, ..SchedulerOptions::default() };
+    let SchedulerArgs { nodes, pods, backlog, .. } = args;
+    let mut options = SchedulerOptions { nodes, pods, backlog, ..SchedulerOptions::default() };
     options.workload = args.workload.unwrap_or(options.workload);
-    options.nodes = args.nodes.unwrap_or(options.nodes);
     options.work_dir = args.work_dir.unwrap_or(options.work_dir);
     let report = corten_bench::scheduler(options).await?;
     print(&report, args.json)

@@ -1,4 +1,4 @@
-//! Where Corten meets the kernel: the only crate with unsafe code.
+//! Where Corten meets the kernel: the only crate with unsafe code but for how `api` keeps texts.
 //!
 //! [`supervisor`] is a program of its own, carried within this one: it holds a pod's namespaces and starts its
 //! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices, [`files`] its way

@@ -9,20 +9,21 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The node that all pods of a daemon set's kind are for.
 const CHOSEN_NODE: &str = "scheduler-perf-node";
 
-/// One workload. Counts are for five thousand nodes and change with the number of nodes.
+/// One workload, with upstream's own counts.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) zones: &'static [&'static str],
-    before: Template,
+    /// How many nodes there are unless it is said.
+    pub(crate) nodes: usize,
+    /// Pods that have their nodes before anything is measured: how many there are on as many nodes.
+    before: (usize, &'static [Template]),
     measured: Template,
-    /// How many pods there are before, for every ten nodes.
-    pub(crate) before_per_ten_nodes: usize,
+    /// Pods that come meanwhile, one every 200 ms, and are not measured.
+    meanwhile: Option<Template>,
     /// How many pods are measured unless it is said.
     pub(crate) pods: usize,
-    /// How many pods a second upstream's scheduler must reach.
-    pub(crate) floor: f64,
-    /// Whether pods are measured that can never have a node.
-    pub(crate) hopeless: usize,
+    /// How many pods a second upstream's scheduler must reach, where upstream says.
+    pub(crate) floor: Option<f64>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,111 +43,136 @@ enum Template {
     WithVolume,
 }
 
-const NONE: Workload = Workload {
-    name: "",
+const BASIC: Workload = Workload {
+    name: "SchedulingBasic",
     zones: &[],
-    before: Template::Plain,
+    nodes: 5000,
+    before: (1000, &[Template::Plain]),
     measured: Template::Plain,
-    before_per_ten_nodes: 10,
+    meanwhile: None,
     pods: 10_000,
-    floor: 0.0,
-    hopeless: 0,
+    floor: Some(680.0),
 };
 const MOONS: &[&str] = &["moon-1", "moon-2", "moon-3"];
 
-pub(crate) const WORKLOADS: [Workload; 13] = [
-    Workload { name: "SchedulingBasic", floor: 680.0, ..NONE },
+pub(crate) const WORKLOADS: [Workload; 14] = [
+    BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
         zones: &["zone1"],
-        before: Template::NodeAffinity,
+        before: (5000, &[Template::NodeAffinity]),
         measured: Template::NodeAffinity,
-        floor: 540.0,
-        ..NONE
+        floor: Some(540.0),
+        ..BASIC
     },
     Workload {
         name: "SchedulingPodAffinity",
         zones: &["zone1"],
-        before: Template::Affinity,
+        before: (5000, &[Template::Affinity]),
         measured: Template::Affinity,
         pods: 5000,
-        floor: 70.0,
-        ..NONE
+        floor: Some(70.0),
+        ..BASIC
     },
     Workload {
         name: "SchedulingPodAntiAffinity",
-        before: Template::AntiAffinity,
+        before: (1000, &[Template::AntiAffinity]),
         measured: Template::AntiAffinity,
-        before_per_ten_nodes: 2,
         pods: 2000,
-        floor: 180.0,
-        ..NONE
+        floor: Some(180.0),
+        ..BASIC
     },
     Workload {
         name: "SchedulingPreferredPodAffinity",
-        before: Template::PreferredAffinity,
+        before: (5000, &[Template::PreferredAffinity]),
         measured: Template::PreferredAffinity,
         pods: 5000,
-        floor: 160.0,
-        ..NONE
+        floor: Some(160.0),
+        ..BASIC
     },
     Workload {
         name: "SchedulingPreferredPodAntiAffinity",
-        before: Template::PreferredAntiAffinity,
+        before: (5000, &[Template::PreferredAntiAffinity]),
         measured: Template::PreferredAntiAffinity,
         pods: 5000,
-        floor: 190.0,
-        ..NONE
+        floor: Some(190.0),
+        ..BASIC
     },
     Workload {
         name: "TopologySpreading",
         zones: MOONS,
+        before: (5000, &[Template::Plain]),
         measured: Template::Spread,
         pods: 5000,
-        floor: 460.0,
-        ..NONE
+        floor: Some(460.0),
+        ..BASIC
     },
     Workload {
         name: "PreferredTopologySpreading",
         zones: MOONS,
+        before: (5000, &[Template::Plain]),
         measured: Template::PreferredSpread,
         pods: 5000,
-        floor: 340.0,
-        ..NONE
+        floor: Some(340.0),
+        ..BASIC
     },
     Workload {
         name: "MixedSchedulingBasePod",
         zones: &["zone1"],
-        measured: Template::Plain,
-        floor: 540.0,
-        ..NONE
+        before: (10_000, MIXED),
+        pods: 5000,
+        floor: Some(540.0),
+        ..BASIC
     },
+    // Every pod takes the place of three others. Upstream has no floor for it, and does not run it on as many nodes.
     Workload {
         name: "PreemptionBasic",
-        before: Template::Low,
+        before: (20_000, &[Template::Low]),
         measured: Template::High,
-        before_per_ten_nodes: 40,
         pods: 5000,
-        floor: 570.0,
-        ..NONE
+        floor: None,
+        ..BASIC
     },
-    Workload { name: "Unschedulable", hopeless: 200, floor: 590.0, ..NONE },
+    Workload {
+        name: "PreemptionAsync",
+        before: (20_000, &[Template::Low]),
+        meanwhile: Some(Template::High),
+        pods: 5000,
+        floor: Some(570.0),
+        ..BASIC
+    },
+    Workload {
+        name: "Unschedulable",
+        before: (100, &[Template::Plain]),
+        meanwhile: Some(Template::Large),
+        floor: Some(590.0),
+        ..BASIC
+    },
     Workload {
         name: "SchedulingCSIPVs",
-        before: Template::WithVolume,
+        before: (5000, &[Template::WithVolume]),
         measured: Template::WithVolume,
         pods: 5000,
-        floor: 100.0,
-        ..NONE
+        floor: Some(100.0),
+        ..BASIC
     },
     Workload {
         name: "SchedulingDaemonset",
+        nodes: 15_000,
+        before: (0, &[Template::Plain]),
         measured: Template::OnChosenNode,
-        before_per_ten_nodes: 0,
         pods: 30_000,
-        floor: 1100.0,
-        ..NONE
+        floor: Some(1100.0),
+        ..BASIC
     },
+];
+
+const MIXED: &[Template] = &[
+    Template::Plain,
+    Template::Affinity,
+    Template::AntiAffinity,
+    Template::PreferredAffinity,
+    Template::PreferredAntiAffinity,
 ];
 
 impl Workload {
@@ -156,13 +182,10 @@ impl Workload {
 
     /// The node with this number.
     pub(crate) fn node(&self, index: usize) -> Value {
-        let daemons = matches!(self.measured, Template::OnChosenNode) && index == 0;
-        let name = if daemons { CHOSEN_NODE.to_owned() } else { format!("scheduler-perf-{index:05}") };
-        let room = if daemons {
-            value!({"pods": "90000", "cpu": "4000", "memory": "32Ti"})
-        } else {
-            value!({"pods": "110", "cpu": "4", "memory": "32Gi"})
-        };
+        let chosen = matches!(self.measured, Template::OnChosenNode) && index == 0;
+        let name = if chosen { CHOSEN_NODE.to_owned() } else { format!("scheduler-perf-{index:05}") };
+        let pods = if chosen { "90000" } else { "110" };
+        let room = value!({"pods": pods, "cpu": "4", "memory": "32Gi"});
         let mut node = value!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": (name.clone()), "labels": {}},
             "status": {"capacity": (room.clone()), "allocatable": (room),
@@ -184,20 +207,15 @@ impl Workload {
         })
     }
 
+    /// How many pods are there before, on so many nodes.
+    pub(crate) fn pods_before(&self, nodes: usize) -> usize {
+        nodes * self.before.0 / self.nodes
+    }
+
     /// A pod that is there before.
     pub(crate) fn pod_before(&self, index: usize) -> Value {
-        let kind = match self.name {
-            // A fifth of each kind, beside those that are measured.
-            "MixedSchedulingBasePod" => [
-                Template::Plain,
-                Template::Affinity,
-                Template::AntiAffinity,
-                Template::PreferredAffinity,
-                Template::PreferredAntiAffinity,
-            ][index % 5],
-            _ => self.before,
-        };
-        kind.pod(&format!("before-{index:06}"), FIRST_NAMESPACE)
+        let (_, kinds) = self.before;
+        kinds[index % kinds.len()].pod(&format!("before-{index:06}"), FIRST_NAMESPACE)
     }
 
     /// A pod that is measured.
@@ -205,9 +223,9 @@ impl Workload {
         self.measured.pod(&format!("pod-{index:06}"), SECOND_NAMESPACE)
     }
 
-    /// A pod that fits nowhere.
-    pub(crate) fn hopeless_pod(index: usize) -> Value {
-        Template::Large.pod(&format!("large-{index:06}"), FIRST_NAMESPACE)
+    /// A pod that comes while others are measured.
+    pub(crate) fn pod_meanwhile(&self, index: usize) -> Option<Value> {
+        Some(self.meanwhile?.pod(&format!("meanwhile-{index:06}"), FIRST_NAMESPACE))
     }
 
     /// Whether pods have volumes of their own, which have to be there.
@@ -218,16 +236,18 @@ impl Workload {
 
 impl Template {
     fn pod(self, name: &str, namespace: &str) -> Value {
-        let requests = match self {
-            Template::Low => value!({"cpu": "900m", "memory": "500Mi"}),
-            Template::High => value!({"cpu": "3000m", "memory": "500Mi"}),
-            Template::Large => value!({"cpu": "9", "memory": "500Mi"}),
-            _ => value!({"cpu": "100m", "memory": "500Mi"}),
-        };
-        let container = value!({
-            "name": "pause", "image": "registry.k8s.io/pause:3.10.2", "ports": [{"containerPort": 80}],
-            "resources": {"limits": (requests.clone()), "requests": (requests)},
-        });
+        let mut container = value!({"name": "pause", "image": "registry.k8s.io/pause:3.10.2"});
+        if !matches!(self, Template::OnChosenNode) {
+            let cpu = match self {
+                Template::Low => "900m",
+                Template::High => "3000m",
+                Template::Large => "9",
+                _ => "100m",
+            };
+            let requests = value!({"cpu": cpu, "memory": "500Mi"});
+            container.set(&["ports"], value!([{"containerPort": 80}]));
+            container.set(&["resources"], value!({"limits": (requests.clone()), "requests": (requests)}));
+        }
         let mut pod = value!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": (name), "namespace": (namespace)},
             "spec": {"containers": [(container)]},
@@ -238,9 +258,9 @@ impl Template {
 
     fn shape(self, pod: &mut Value, name: &str) {
         let spec: &[(&str, Value)] = &match self {
-            Template::Plain | Template::Large => return,
+            Template::Plain => return,
             Template::Low => [("terminationGracePeriodSeconds", value!(0))],
-            Template::High => [("priority", value!(10))],
+            Template::High | Template::Large => [("priority", value!(10))],
             Template::NodeAffinity => {
                 let expression = value!({"key": (ZONE), "operator": "In", "values": ["zone1", "zone2"]});
                 [("affinity", node_affinity(value!({"matchExpressions": [(expression)]})))]
