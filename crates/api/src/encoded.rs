@@ -3,6 +3,8 @@
 //! The text begins with kind and apiVersion, so that a list item (which has neither) is a slice of it; the
 //! place of `metadata.resourceVersion` is known, so that a revision can be spliced in without decoding.
 
+use std::cell::RefCell;
+
 use crate::json::{self, write_string};
 use crate::value::Value;
 
@@ -14,15 +16,32 @@ pub struct Encoded {
     pub revision_at: usize,
 }
 
-/// Most objects are encoded within this.
-const ROOM: usize = 8 << 10;
 /// As many as a revision can have.
 const REVISION_DIGITS: usize = 20;
+/// As much room for writing as a thread keeps.
+const KEPT_ROOM: usize = 64 << 10;
+
+thread_local! {
+    /// Where texts are written before it is known how long they are.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Encodes an object without its revision, leaving a place for it.
 pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
-    let mut bytes = Vec::with_capacity(ROOM);
-    head(&mut bytes, kind, api_version);
+    ROOM.with_borrow_mut(|room| {
+        room.clear();
+        let revision_at = write(room, object, kind, api_version);
+        // It stays as long as the object: with room for the revision, and for nothing else.
+        let mut bytes = Vec::with_capacity(room.len() + REVISION_DIGITS);
+        bytes.extend_from_slice(room);
+        room.shrink_to(KEPT_ROOM);
+        Encoded { bytes, revision_at }
+    })
+}
+
+/// Writes an object; where its revision goes.
+fn write(bytes: &mut Vec<u8>, object: &Value, kind: &str, api_version: &str) -> usize {
+    head(bytes, kind, api_version);
     let mut revision_at = 0;
     let empty = crate::Map::new();
     let map = object.as_object().unwrap_or(&empty);
@@ -32,24 +51,22 @@ pub fn encode(object: &Value, kind: &str, api_version: &str) -> Encoded {
             continue;
         }
         if !metadata_written && key.as_str() >= "metadata" {
-            revision_at = metadata(&mut bytes, map.get("metadata"));
+            revision_at = metadata(bytes, map.get("metadata"));
             metadata_written = true;
         }
         if key == "metadata" {
             continue;
         }
         bytes.push(b',');
-        write_string(&mut bytes, key);
+        write_string(bytes, key);
         bytes.push(b':');
-        json::write(&mut bytes, value);
+        json::write(bytes, value);
     }
     if !metadata_written {
-        revision_at = metadata(&mut bytes, None);
+        revision_at = metadata(bytes, None);
     }
     bytes.push(b'}');
-    // It stays as long as the object: with room for the revision, and for nothing else.
-    bytes.shrink_to(bytes.len() + REVISION_DIGITS);
-    Encoded { bytes, revision_at }
+    revision_at
 }
 
 /// `{"kind":"Pod","apiVersion":"v1"`: everything up to the first member that differs between objects.

@@ -152,9 +152,7 @@ impl Str {
         };
         // SAFETY: a short text's bytes stand in the words, as many as the last byte says; a long one's are shared
         // or there for ever. All of them came out of a `str`.
-        unsafe {
-            &*text
-        }
+        unsafe { &*text }
     }
 
     /// Whether this is that text. Most of what is asked for is told apart by its length alone.

@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use corten_api::Status;
 use corten_store::{Event as StoreEvent, Observer, Store};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::object::{Form, Object};
@@ -23,6 +23,8 @@ const RING_EVENTS: usize = 4096;
 /// …and, past this many, no more text than this.
 const RING_ALWAYS: usize = 256;
 const RING_BYTES: usize = 16 << 20;
+/// As many trees of what was written last are kept.
+const RECENT: usize = 256;
 
 /// One change of one object.
 #[derive(Debug)]
@@ -78,18 +80,21 @@ impl Event {
         }
     }
 
+    /// The object that a change is about: as it is, or of a deletion as it was.
+    pub(crate) fn object(&self, change: Change) -> &Arc<Object> {
+        let (first, second) = match change {
+            Change::Deleted => (&self.previous, &self.current),
+            _ => (&self.current, &self.previous),
+        };
+        first.as_ref().or(second.as_ref()).expect("an event has an object")
+    }
+
     /// The object to show for a change, and its text.
     pub(crate) fn shown(&self, change: Change) -> (&Arc<Object>, Bytes) {
+        let object = self.object(change);
         match change {
-            Change::Deleted => {
-                let gone = self.previous.as_ref().or(self.current.as_ref()).expect("an event has an object");
-                (gone, gone.json_at(self.revision))
-            }
-            _ => {
-                let object =
-                    self.current.as_ref().or(self.previous.as_ref()).expect("an event has an object");
-                (object, object.json.clone())
-            }
+            Change::Deleted => (object, object.json_at(self.revision)),
+            _ => (object, object.json.clone()),
         }
     }
 
@@ -127,6 +132,35 @@ pub(crate) struct Cache {
     /// How far the store has told everybody what happened, this cache included. Its own revision is ahead of that
     /// while it tells: who took it for what is in here would miss what is not yet.
     published: watch::Receiver<u64>,
+    recent: Arc<Recent>,
+    /// How many parts of this process follow it.
+    followers: AtomicUsize,
+}
+
+/// The objects that were written last, of all kinds that parts of this process follow: for so long their trees are
+/// kept, so that those who follow and those who write next need not read the text.
+#[derive(Default)]
+pub(crate) struct Recent(Mutex<VecDeque<Arc<Object>>>);
+
+impl Recent {
+    fn push(&self, object: Arc<Object>) {
+        let mut objects = self.0.lock();
+        objects.push_back(object);
+        if objects.len() > RECENT
+            && let Some(old) = objects.pop_front()
+        {
+            old.forget_recent();
+        }
+    }
+}
+
+/// Somebody in this process who follows a cache, for as long as it is kept.
+pub(crate) struct Follower(Arc<Cache>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.followers.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Default)]
@@ -155,12 +189,14 @@ pub(crate) struct Overtaken {
 
 impl Cache {
     /// Loads the current objects and follows the store from there.
-    pub(crate) fn start(form: Form, store: &Store) -> Arc<Cache> {
+    pub(crate) fn start(form: Form, store: &Store, recent: &Arc<Recent>) -> Arc<Cache> {
         let cache = Arc::new(Cache {
             store: store.clone(),
             inner: RwLock::default(),
             progress: watch::Sender::new(0),
             published: store.progress(),
+            recent: recent.clone(),
+            followers: AtomicUsize::new(0),
             form,
         });
         let prefix = cache.form.prefix.clone();
@@ -210,6 +246,16 @@ impl Cache {
 
     pub(crate) fn len(&self) -> usize {
         self.inner.read().objects.len()
+    }
+
+    /// Counts somebody in this process as following.
+    pub(crate) fn follower(self: &Arc<Self>) -> Follower {
+        self.followers.fetch_add(1, Ordering::AcqRel);
+        Follower(self.clone())
+    }
+
+    pub(crate) fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::Acquire) > 0
     }
 
     /// Wakes whenever there are new events.
@@ -372,7 +418,12 @@ impl Observer for Cache {
             let previous = inner.objects.get(&*event.key).cloned();
             let current = event.current.as_ref().and_then(|entry| self.read(entry));
             match &current {
-                Some(object) => inner.objects.insert(event.key.clone(), object.clone()),
+                Some(object) => {
+                    if object.recent().is_some() {
+                        self.recent.push(object.clone());
+                    }
+                    inner.objects.insert(event.key.clone(), object.clone())
+                }
                 None => inner.objects.remove(&*event.key),
             };
             inner.revision = event.revision;
@@ -419,7 +470,7 @@ mod tests {
     async fn events_are_followed_and_undone() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Options::default()).unwrap();
-        let cache = Cache::start(configmaps(), &store);
+        let cache = Cache::start(configmaps(), &store, &Arc::default());
         let first = put(&store, "a", "1").await;
         let second = put(&store, "a", "2").await;
         put(&store, "b", "1").await;
@@ -462,7 +513,7 @@ mod tests {
         let store = Store::open(dir.path(), Options::default()).unwrap();
         let early = Arc::new(Early::default());
         store.observe("/registry/configmaps/", early.clone());
-        let cache = early.cache.get_or_init(|| Cache::start(configmaps(), &store));
+        let cache = early.cache.get_or_init(|| Cache::start(configmaps(), &store, &Arc::default()));
         let first = put(&store, "a", "1").await;
         let second = put(&store, "b", "1").await;
         cache.catch_up().await;
@@ -477,7 +528,7 @@ mod tests {
         let store = Store::open(dir.path(), Options::default()).unwrap();
         let first = put(&store, "a", "1").await;
         let second = put(&store, "a", "2").await;
-        let cache = Cache::start(configmaps(), &store);
+        let cache = Cache::start(configmaps(), &store, &Arc::default());
         assert!(cache.events_after(first, 10).is_err(), "older than the ring");
         let (events, reached) = cache.events_from_history(first).await.unwrap();
         assert_eq!((events.len(), events[0].revision, reached), (1, second, second));

@@ -8,7 +8,7 @@ use corten_api::schema::StructRef;
 use corten_registry::{self as registry, Rules};
 use corten_store::Store;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Recent};
 use crate::object::Form;
 use crate::resource_metrics;
 
@@ -43,10 +43,12 @@ impl Served {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Catalog {
     by_path: HashMap<(&'static str, &'static str, &'static str), Arc<Served>>,
     resources: Vec<&'static Resource>,
     caches: HashMap<(&'static str, &'static str), Arc<Cache>>,
+    recent: Arc<Recent>,
 }
 
 /// Which versions are served: GA ones, as changed by `--runtime-config`.
@@ -107,7 +109,7 @@ impl Catalog {
             resource_metrics::GROUP => metrics,
             _ => config.serves(resource),
         };
-        let mut catalog = Catalog { by_path: HashMap::new(), resources: Vec::new(), caches: HashMap::new() };
+        let mut catalog = Catalog::default();
         for resource in resources::all().iter().filter(|r| serves(r)) {
             let (Some(schema), Some(rules)) =
                 (resource.schema(), registry::rules(resource.group, resource.name))
@@ -148,7 +150,7 @@ impl Catalog {
             prefix: format!("/registry/{}/", rules.storage_prefix),
             api_version,
         };
-        let cache = Cache::start(form, store);
+        let cache = Cache::start(form, store, &self.recent);
         self.caches.insert((group, name), cache.clone());
         Some(cache)
     }

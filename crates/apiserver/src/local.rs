@@ -8,7 +8,7 @@ use bytes::Bytes;
 use corten_api::Status;
 use corten_api::selector::FieldSelector;
 use corten_auth::{AUTHENTICATED, Attributes, Decision, User};
-use corten_client::{Error, EventStream, Transport, WatchEvent, WatchRequest};
+use corten_client::{Error, EventStream, Seen, Transport, WatchEvent, WatchRequest};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response};
@@ -16,9 +16,10 @@ use http_body_util::{BodyExt, Full};
 use tokio::sync::watch;
 
 use crate::authentication::Peer;
-use crate::cache::{Cache, Change};
+use crate::cache::{Cache, Change, Follower};
 use crate::catalog::Served;
 use crate::filter::Filter;
+use crate::object::Object;
 use crate::{Running, Server, authorization, respond};
 
 /// Events taken from a cache in one go.
@@ -100,6 +101,7 @@ impl Local {
             backend.catalog.get(&kind.group, &kind.version, &kind.plural).ok_or_else(Status::unknown_path)?;
         let cache = served.cache.clone().ok_or_else(Status::method_not_allowed)?;
         let mut watcher = Watcher {
+            _following: cache.follower(),
             progress: cache.progress(),
             stop: self.server.stop.clone(),
             filter: Filter::new(&served, &request.namespace, "", &kind.fields)?,
@@ -128,6 +130,7 @@ fn name_in(selector: &FieldSelector) -> &str {
 }
 
 struct Watcher {
+    _following: Follower,
     served: Arc<Served>,
     cache: Arc<Cache>,
     progress: watch::Receiver<u64>,
@@ -144,7 +147,7 @@ impl Watcher {
         let snapshot = self.cache.snapshot(&self.filter.namespace, None);
         self.cursor = snapshot.revision;
         let wanted = snapshot.objects.iter().filter(|object| self.filter.matches(object));
-        self.ready = wanted.map(|object| WatchEvent::Present(self.text(&object.json))).collect();
+        self.ready = wanted.map(|object| WatchEvent::Present(self.seen(object))).collect();
         let version = snapshot.revision.to_string();
         self.ready.push_back(WatchEvent::Bookmark { version, ends_initial: true });
     }
@@ -173,11 +176,10 @@ impl Watcher {
         let (events, reached) = self.cache.follow(self.cursor, BATCH).await?;
         for event in &events {
             let Some(change) = event.seen_through(|object| self.filter.matches(object)) else { continue };
-            let (_, text) = event.shown(change);
-            let text = self.text(&text);
+            let seen = self.seen(event.object(change));
             self.ready.push_back(match change {
-                Change::Added | Change::Modified => WatchEvent::Present(text),
-                Change::Deleted => WatchEvent::Deleted(text),
+                Change::Added | Change::Modified => WatchEvent::Present(seen),
+                Change::Deleted => WatchEvent::Deleted { last: seen, revision: event.revision },
             });
         }
         if events.len() >= BATCH {
@@ -188,13 +190,15 @@ impl Watcher {
     }
 
     /// An object in the version it was asked for in: nearly always the stored bytes themselves.
-    fn text(&self, stored: &Bytes) -> Bytes {
+    fn seen(&self, stored: &Object) -> Seen {
         if self.served.is_stored_form {
-            return stored.clone();
+            return Seen { text: stored.json.clone(), tree: stored.recent() };
         }
-        match respond::served_tree(&self.served, stored) {
-            Ok(tree) => corten_api::json::write_to_string(&tree).into(),
-            Err(_) => stored.clone(),
+        match respond::served_tree(&self.served, &stored.json) {
+            Ok(tree) => {
+                Seen { text: corten_api::json::write_to_string(&tree).into(), tree: Some(Arc::new(tree)) }
+            }
+            Err(_) => stored.json.clone().into(),
         }
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use corten_api::{Map, Str, Value, encoded, json, meta};
 use corten_registry::Rules;
 use corten_store::Entry;
+use parking_lot::Mutex;
 
 /// What selectors look at, computed once per version.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Object {
     pub revision_at: u32,
     pub projection: Arc<Projection>,
     parsed: OnceLock<Box<Value>>,
+    /// What it was written from, for a while: see `recent`.
+    recent: Mutex<Option<Arc<Value>>>,
 }
 
 /// What the handlers know of a value they write, so that nobody has to read it again.
@@ -39,6 +42,17 @@ pub(crate) struct Object {
 pub(crate) struct Written {
     pub revision_at: u32,
     pub projection: Arc<Projection>,
+    /// What is written, in the stored form and without its revision, for the cache to take.
+    pub tree: Mutex<Option<Box<Value>>>,
+}
+
+impl Written {
+    /// What was written, at the revision it now has.
+    fn take_tree(&self, revision: u64) -> Option<Arc<Value>> {
+        let mut tree = self.tree.lock().take()?;
+        meta::set_text(&mut tree, "resourceVersion", itoa::Buffer::new().format(revision));
+        Some(Arc::new(*tree))
+    }
 }
 
 /// The stored form of a resource.
@@ -91,6 +105,12 @@ impl Form {
     /// The object in a store entry that a handler of this process wrote.
     pub(crate) fn object(&self, entry: &Entry, written: &Written) -> Object {
         let (namespace, name) = self.split(&entry.key);
+        let recent = written.take_tree(entry.mod_revision);
+        debug_assert!(
+            recent.as_deref().is_none_or(|tree| json::parse(&entry.value).is_ok_and(|read| read == *tree)),
+            "what is kept of {} is not what was written",
+            entry.key
+        );
         Object {
             key: entry.key.clone(),
             namespace: namespace.into(),
@@ -101,6 +121,7 @@ impl Form {
             revision_at: written.revision_at,
             projection: written.projection.clone(),
             parsed: OnceLock::new(),
+            recent: Mutex::new(recent),
         }
     }
 
@@ -112,6 +133,7 @@ impl Form {
         let written = Written {
             revision_at: text.revision_at as u32,
             projection: Arc::new(Projection::of(&tree, self.rules)),
+            tree: Mutex::default(),
         };
         let mut object = self.object(entry, &written);
         let spliced = splice(&text.bytes, text.revision_at, 0, entry.mod_revision);
@@ -134,8 +156,21 @@ fn splice(text: &[u8], at: usize, len: usize, revision: u64) -> Vec<u8> {
 }
 
 impl Object {
+    /// The tree. Whoever asks first soon after the object was written has it without reading the text.
     pub(crate) fn tree(&self) -> Value {
-        json::parse(&self.json).unwrap_or_default()
+        match self.recent.lock().take() {
+            Some(tree) => Arc::try_unwrap(tree).unwrap_or_else(|shared| Value::clone(&shared)),
+            None => json::parse(&self.json).unwrap_or_default(),
+        }
+    }
+
+    /// The tree, if it is still there from when the object was written.
+    pub(crate) fn recent(&self) -> Option<Arc<Value>> {
+        self.recent.lock().clone()
+    }
+
+    pub(crate) fn forget_recent(&self) {
+        self.recent.lock().take();
     }
 
     /// The tree, kept from the first use on. Only for the few objects that many requests look into, such as

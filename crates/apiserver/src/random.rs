@@ -1,4 +1,14 @@
-//! Randomness: object uids, generated names, spread timeouts.
+//! Randomness: object uids, generated names, spread timeouts. Nothing in here is a secret.
+
+use std::cell::RefCell;
+
+/// As much as is asked of the kernel at once.
+const POOL: usize = 1024;
+
+thread_local! {
+    /// Random bytes, and how many of the first are still to be used.
+    static RANDOM: RefCell<([u8; POOL], usize)> = const { RefCell::new(([0; POOL], 0)) };
+}
 
 /// A version 4 UUID.
 pub(crate) fn uuid() -> String {
@@ -36,8 +46,31 @@ pub(crate) fn below(limit: u128) -> u128 {
 }
 
 fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    // A machine without randomness can serve nobody: there are no keys, no uids, no TLS.
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-    bytes
+    RANDOM.with_borrow_mut(|(pool, left)| {
+        if *left < N {
+            // A machine without randomness can serve nobody: there are no keys, no uids, no TLS.
+            getrandom::fill(pool).expect("the kernel gives random bytes");
+            *left = POOL;
+        }
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&pool[*left - N..*left]);
+        *left -= N;
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_uid_is_given_twice() {
+        let all = |_| (0..200).map(|_| uuid()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|n| std::thread::spawn(move || all(n))).collect();
+        let uids: Vec<String> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        assert!(uids.iter().all(|uid| uid.len() == 36 && uid.as_bytes()[14] == b'4'));
+        assert_eq!(uids.iter().collect::<HashSet<_>>().len(), 800);
+    }
 }

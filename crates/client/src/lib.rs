@@ -27,4 +27,4 @@ pub use kind::Kind;
 pub use object::{Key, Object, Owner, View};
 pub use remote::{Remote, RemoteError};
 pub use requests::{Client, DeleteOptions, Patch, Propagation};
-pub use transport::{EventStream, Transport, WatchEvent, WatchRequest};
+pub use transport::{EventStream, Seen, Transport, WatchEvent, WatchRequest};

@@ -9,6 +9,8 @@ use corten_api::selector::LabelSelector;
 use corten_api::{Map, Str, Value, json, meta};
 use parking_lot::Mutex;
 
+use crate::Seen;
+
 /// Which object of a kind. The namespace is empty for what has none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key {
@@ -78,10 +80,10 @@ impl Object {
         Object::take(tree, json::write_to_string(tree).into())
     }
 
-    pub(crate) fn read(text: Bytes) -> Result<Object, json::ParseError> {
-        let tree = json::parse(&text)?;
-        let object = Object::take(&tree, text);
-        *object.fresh.lock() = Some(Arc::new(tree));
+    pub(crate) fn read(seen: Seen) -> Result<Object, json::ParseError> {
+        let tree = seen.tree()?;
+        let object = Object::take(&tree, seen.text);
+        *object.fresh.lock() = Some(tree);
         Ok(object)
     }
 

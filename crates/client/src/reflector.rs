@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use corten_base::{Backoff, Clock};
 use futures_util::StreamExt;
 
 use crate::transport::WatchEvent;
-use crate::{Cache, Client, Error, Key, Object};
+use crate::{Cache, Client, Error, Key, Object, Seen};
 
 const RETRY: Backoff = Backoff { first: Duration::from_millis(800), longest: Duration::from_secs(30) };
 
@@ -51,8 +50,8 @@ impl Reflector {
         let mut events = client.watch(&kind, self.version.clone()).await?;
         while let Some(event) = events.next().await {
             match event? {
-                WatchEvent::Present(text) => self.present(text)?,
-                WatchEvent::Deleted(text) => self.deleted(text)?,
+                WatchEvent::Present(seen) => self.present(seen)?,
+                WatchEvent::Deleted { last, revision } => self.deleted(&last, revision)?,
                 WatchEvent::Bookmark { version, ends_initial } => {
                     if ends_initial {
                         self.forget_unseen(&version);
@@ -64,8 +63,8 @@ impl Reflector {
         Ok(())
     }
 
-    fn present(&mut self, text: Bytes) -> Result<(), Error> {
-        let object = Object::read(text).map_err(Error::transport)?;
+    fn present(&mut self, seen: Seen) -> Result<(), Error> {
+        let object = Object::read(seen).map_err(Error::transport)?;
         let (key, revision) = (object.key.clone(), object.revision);
         if let Some(seen) = &mut self.seen {
             seen.insert(key.clone());
@@ -82,10 +81,10 @@ impl Reflector {
         Ok(())
     }
 
-    fn deleted(&mut self, text: Bytes) -> Result<(), Error> {
-        let object = Object::read(text).map_err(Error::transport)?;
-        self.version = object.revision.to_string();
-        self.cache.apply(&object.key, None, object.revision);
+    fn deleted(&mut self, last: &Seen, revision: u64) -> Result<(), Error> {
+        let key = Key::of(&*last.tree().map_err(Error::transport)?);
+        self.version = revision.to_string();
+        self.cache.apply(&key, None, revision);
         Ok(())
     }
 

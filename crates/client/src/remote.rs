@@ -20,7 +20,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
-use crate::transport::{EventStream, Transport, WatchEvent, WatchRequest};
+use crate::transport::{EventStream, Seen, Transport, WatchEvent, WatchRequest};
 
 /// How long a server may say nothing before it is asked whether it is there, and how long it has to say so.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -190,10 +190,16 @@ fn events(body: Incoming) -> EventStream {
 fn event(line: &Bytes) -> Result<WatchEvent, Error> {
     let mut frame = json::parse(line).map_err(Error::transport)?;
     let object = frame.remove(&["object"]).unwrap_or_default();
-    let text = |object: &Value| Bytes::from(json::write_to_string(object));
+    let seen = |object: Value| Seen {
+        text: Bytes::from(json::write_to_string(&object)),
+        tree: Some(Arc::new(object)),
+    };
     match frame.str_at(&["type"]).unwrap_or_default() {
-        "ADDED" | "MODIFIED" => Ok(WatchEvent::Present(text(&object))),
-        "DELETED" => Ok(WatchEvent::Deleted(text(&object))),
+        "ADDED" | "MODIFIED" => Ok(WatchEvent::Present(seen(object))),
+        "DELETED" => {
+            let revision = meta::resource_version(&object).parse().unwrap_or(0);
+            Ok(WatchEvent::Deleted { last: seen(object), revision })
+        }
         "BOOKMARK" => Ok(WatchEvent::Bookmark {
             version: meta::resource_version(&object).to_owned(),
             ends_initial: object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"])

@@ -1,7 +1,9 @@
 //! How requests reach a server: over the network, or as a call within the process.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use corten_api::Str;
+use corten_api::{Str, Value, json};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http::{Request, Response};
@@ -30,13 +32,35 @@ pub struct WatchRequest {
     pub agent: Str,
 }
 
-/// One change. Objects are their JSON text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An object as an event brings it: its JSON text, and what it says if somebody has read it already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    pub text: Bytes,
+    pub tree: Option<Arc<Value>>,
+}
+
+impl Seen {
+    pub fn tree(&self) -> Result<Arc<Value>, json::ParseError> {
+        match &self.tree {
+            Some(tree) => Ok(tree.clone()),
+            None => json::parse(&self.text).map(Arc::new),
+        }
+    }
+}
+
+impl From<Bytes> for Seen {
+    fn from(text: Bytes) -> Seen {
+        Seen { text, tree: None }
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
     /// It is there, in this state.
-    Present(Bytes),
-    /// It is gone; this was its last state.
-    Deleted(Bytes),
+    Present(Seen),
+    /// It is gone since this version; what it was.
+    Deleted { last: Seen, revision: u64 },
     /// Everything up to this version has been sent.
     Bookmark { version: String, ends_initial: bool },
 }

@@ -63,7 +63,7 @@ impl Transport for OnePod {
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<EventStream, Error>> {
         let mut events = Vec::new();
         if &*request.kind.plural == "pods" {
-            events.push(Ok(WatchEvent::Present(json::write_to_string(&pod()).into())));
+            events.push(Ok(WatchEvent::Present(Bytes::from(json::write_to_string(&pod())).into())));
         }
         events.push(Ok(WatchEvent::Bookmark { version: "1".to_owned(), ends_initial: true }));
         Box::pin(async move { Ok(stream::iter(events).chain(stream::pending()).boxed()) })

@@ -177,7 +177,7 @@ pub(super) fn claim(backend: &Arc<Backend>, address: IpAddr, service: &Value) ->
     object.set(&["spec", "parentRef", "namespace"], meta::namespace(service));
     object.set(&["spec", "parentRef", "name"], meta::name(service));
     managed::update(&Ownership::of(&call, "").context(&call), None, &mut object);
-    Ok(put_op(&cache, cache.form.key("", &name), Expect::Absent, &object))
+    Ok(put_op(&cache, cache.form.key("", &name), Expect::Absent, object))
 }
 
 /// Whether an address is held for a service.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use corten_api::{Value, encoded};
 use corten_store::{Entry, Error as StoreError, Expect, NewValue, Op, Txn};
+use parking_lot::Mutex;
 
 use super::write::RACE_RETRIES;
 use crate::allocation;
@@ -46,7 +47,7 @@ pub(crate) async fn put(
     cache: &Cache,
     key: Arc<str>,
     expect: Expect,
-    object: &Value,
+    object: Value,
 ) -> Result<Arc<Entry>, StoreError> {
     put_with(call, cache, key, expect, object, Companions::default()).await
 }
@@ -57,7 +58,7 @@ pub(super) async fn put_with(
     cache: &Cache,
     key: Arc<str>,
     expect: Expect,
-    object: &Value,
+    object: Value,
     companions: Companions,
 ) -> Result<Arc<Entry>, StoreError> {
     let mut op = put_op(cache, key, expect, object);
@@ -68,16 +69,24 @@ pub(super) async fn put_with(
 }
 
 /// The write of an object that lives until it is removed.
-pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: &Value) -> Op {
+pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: Value) -> Op {
     Op::Put { key, expect, value: new_value(cache, object), lease: None }
 }
 
 /// What is stored of an object in its stored form.
-pub(crate) fn new_value(cache: &Cache, object: &Value) -> NewValue {
-    let text = encoded::encode(object, cache.form.kind, &cache.form.api_version);
+pub(crate) fn new_value(cache: &Cache, mut object: Value) -> NewValue {
+    let text = encoded::encode(&object, cache.form.kind, &cache.form.api_version);
+    let projection = Arc::new(Projection::of(&object, cache.form.rules));
+    let tree = cache.is_followed().then(|| {
+        let map = object.make_object();
+        map.insert("kind", cache.form.kind);
+        map.insert("apiVersion", cache.form.api_version.as_str());
+        Box::new(object)
+    });
     let written = Written {
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
-        projection: Arc::new(Projection::of(object, cache.form.rules)),
+        projection,
+        tree: Mutex::new(tree),
     };
     NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }

@@ -340,7 +340,7 @@ async fn delete_object(
         },
         Fate::MarkAndRemove(marked) => {
             let expect = Expect::ModRevision(current.revision);
-            let entry = match commit::put(call, cache, current.key.clone(), expect, &marked).await {
+            let entry = match commit::put(call, cache, current.key.clone(), expect, marked).await {
                 Ok(entry) => entry,
                 Err(StoreError::Conflict { .. }) => return Ok(None),
                 Err(error) => return Err(write::store_failure(error)),
@@ -356,7 +356,7 @@ async fn delete_object(
         }
         Fate::Hold(marked) => {
             let expect = Expect::ModRevision(current.revision);
-            match commit::put(call, cache, current.key.clone(), expect, &marked).await {
+            match commit::put(call, cache, current.key.clone(), expect, marked).await {
                 Ok(entry) => Ok(Some(Outcome::Kept(entry.value.clone()))),
                 Err(StoreError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(write::store_failure(error)),

@@ -105,20 +105,20 @@ pub(super) async fn create_object(
         let cache = list::cache(call)?.clone();
         let name = meta::name(&candidate).to_owned();
         let key = cache.form.key(meta::namespace(&candidate), &name);
-        let taken = match dry_run {
-            true => cache.get(meta::namespace(&candidate), &name).is_some(),
-            false => match put_with(call, &cache, key, Expect::Absent, &candidate, companions).await {
+        if dry_run {
+            if cache.get(meta::namespace(&candidate), &name).is_none() {
+                return Ok(unwritten(&cache, &candidate));
+            }
+        } else {
+            match put_with(call, &cache, key, Expect::Absent, candidate, companions).await {
                 Ok(entry) => return Ok(entry.value.clone()),
                 Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {
                     redecided = true;
                     continue;
                 }
-                Err(StoreError::Conflict { .. }) => true,
+                Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(store_failure(error)),
-            },
-        };
-        if !taken {
-            return Ok(unwritten(&cache, &candidate));
+            }
         }
         let (group, resource) = (call.served.group(), call.served.name());
         if prefix.is_empty() {
@@ -266,7 +266,7 @@ pub(super) async fn replace_stored(
         let removed = remove(call, object).await;
         removed.map(|()| without_revision_at(cache, &new, object.revision))
     } else {
-        let written = put_with(call, cache, object.key.clone(), expect, &new, companions).await;
+        let written = put_with(call, cache, object.key.clone(), expect, new, companions).await;
         written.map(|entry| entry.value.clone())
     };
     match outcome {

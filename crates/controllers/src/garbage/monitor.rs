@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_api::{Str, Value, json, meta};
+use corten_api::{Str, Value, meta};
 use corten_base::{Backoff, Clock};
 use corten_client::{Client, Discovery, Error, Kind, Owner, WatchEvent, kinds};
 use futures_util::StreamExt;
@@ -150,15 +150,17 @@ impl Follower {
         let mut events = client.watch(&self.kind, self.version.clone()).await?;
         while let Some(event) = events.next().await {
             match event? {
-                WatchEvent::Present(text) => {
-                    let object = json::parse(&text).map_err(Error::transport)?;
-                    self.reached(&object);
+                WatchEvent::Present(seen) => {
+                    let object = seen.tree().map_err(Error::transport)?;
+                    match &mut self.seen {
+                        Some(seen) => drop(seen.insert(meta::uid(&object).into())),
+                        None => self.version = meta::resource_version(&object).to_owned(),
+                    }
                     self.garbage.present(facts(&self.kind, &object));
                 }
-                WatchEvent::Deleted(text) => {
-                    let object = json::parse(&text).map_err(Error::transport)?;
-                    self.reached(&object);
-                    self.garbage.gone(meta::uid(&object));
+                WatchEvent::Deleted { last, revision } => {
+                    self.version = revision.to_string();
+                    self.garbage.gone(meta::uid(&*last.tree().map_err(Error::transport)?));
                 }
                 WatchEvent::Bookmark { version, ends_initial } => {
                     self.version = version;
@@ -169,13 +171,6 @@ impl Follower {
             }
         }
         Ok(())
-    }
-
-    fn reached(&mut self, object: &Value) {
-        match &mut self.seen {
-            Some(seen) => drop(seen.insert(meta::uid(object).into())),
-            None => self.version = meta::resource_version(object).to_owned(),
-        }
     }
 
     fn forget_unseen(&mut self) {

@@ -32,7 +32,8 @@ impl Transport for Told {
         let plural = request.kind.plural.to_string();
         let objects = self.initial.get(&plural).cloned().unwrap_or_default();
         let end = WatchEvent::Bookmark { version: "1".to_owned(), ends_initial: true };
-        let initial = objects.iter().map(|object| WatchEvent::Present(text(object))).chain([end]).map(Ok);
+        let initial =
+            objects.iter().map(|object| WatchEvent::Present(text(object).into())).chain([end]).map(Ok);
         let initial: Vec<_> = initial.collect();
         let news = stream::unfold((self.news.subscribe(), plural), async |(mut news, plural)| {
             loop {
@@ -88,7 +89,7 @@ impl World {
 
     pub(crate) fn tell(&self, plural: &str, object: &Value) {
         let news = self.news.as_ref().expect("the server is there");
-        news.send((plural.to_owned(), WatchEvent::Present(text(object)))).expect("somebody listens");
+        news.send((plural.to_owned(), WatchEvent::Present(text(object).into()))).expect("somebody listens");
     }
 
     /// Nothing is told any more.

@@ -157,7 +157,7 @@ fn update(backend: &Backend, object: &Object, quota: &Quota) -> Option<Op> {
     Some(Op::Put {
         key: object.key.clone(),
         expect: Expect::ModRevision(object.revision),
-        value: verbs::new_value(&cache, &new),
+        value: verbs::new_value(&cache, new),
         lease: None,
     })
 }
