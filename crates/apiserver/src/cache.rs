@@ -496,7 +496,7 @@ mod tests {
     struct Early {
         cache: OnceLock<Arc<Cache>>,
         /// Revisions of changes, what the cache was said to be the state of then, and how many objects it had.
-        seen: parking_lot::Mutex<Vec<(u64, [u64; 2], usize)>>,
+        seen: Mutex<Vec<(u64, [u64; 2], usize)>>,
     }
 
     impl Observer for Early {
