@@ -49,7 +49,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-pub use admission::AdmissionPlugins;
+pub use admission::{AdmissionPlugins, TolerationSeconds};
 pub use allocation::{PortRange, ServiceRanges};
 pub use authentication::{AuthenticationOptions, ServiceAccountOptions};
 pub use authorization::AuthorizationModes;

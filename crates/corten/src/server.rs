@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use corten_apiserver::{
-    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
+    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges, TolerationSeconds,
     go_duration,
 };
 use corten_base::Clock;
@@ -132,6 +132,12 @@ pub(crate) struct Args {
     /// Admission plugins to turn off although they are on by default.
     #[arg(long, value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
+    /// How many seconds pods that say nothing of it stay on a node that is not ready.
+    #[arg(long, default_value_t = 300)]
+    default_not_ready_toleration_seconds: i64,
+    /// How many seconds pods that say nothing of it stay on a node that cannot be reached.
+    #[arg(long, default_value_t = 300)]
+    default_unreachable_toleration_seconds: i64,
     /// Start although acknowledged writes are damaged or missing; what can be read is kept.
     #[arg(long)]
     accept_data_loss: bool,
@@ -248,9 +254,13 @@ async fn serve(
 ) -> anyhow::Result<()> {
     // Taken over first: a signal that comes during the start is not lost.
     let stop = StopSignals::install()?;
-    let admission_plugins =
+    let mut admission_plugins =
         AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
             .map_err(anyhow::Error::msg)?;
+    admission_plugins.toleration_seconds = TolerationSeconds {
+        not_ready: args.default_not_ready_toleration_seconds,
+        unreachable: args.default_unreachable_toleration_seconds,
+    };
     let data_dir = &args.data_dir;
     std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
     let (store, pki) = open(data_dir, &args, crew)?;

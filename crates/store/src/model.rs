@@ -116,6 +116,13 @@ pub enum Op {
         key: Arc<str>,
         expect: Expect,
     },
+    /// Writes a last version of a key and deletes it, in two revisions that are published together: who follows the
+    /// key sees both, and no crash leaves it between them.
+    Retire {
+        key: Arc<str>,
+        expect: Expect,
+        value: NewValue,
+    },
     Check {
         key: Arc<str>,
         expect: Expect,
@@ -125,19 +132,30 @@ pub enum Op {
 impl Op {
     pub(crate) fn key(&self) -> &Arc<str> {
         match self {
-            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Check { key, .. } => key,
+            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Retire { key, .. } | Op::Check { key, .. } => key,
         }
     }
 
     pub(crate) fn expect(&self) -> Expect {
         match self {
-            Op::Put { expect, .. } | Op::Delete { expect, .. } | Op::Check { expect, .. } => *expect,
+            Op::Put { expect, .. }
+            | Op::Delete { expect, .. }
+            | Op::Retire { expect, .. }
+            | Op::Check { expect, .. } => *expect,
+        }
+    }
+
+    /// What it writes, if anything.
+    pub(crate) fn value(&self) -> Option<&NewValue> {
+        match self {
+            Op::Put { value, .. } | Op::Retire { value, .. } => Some(value),
+            Op::Delete { .. } | Op::Check { .. } => None,
         }
     }
 }
 
-/// All or nothing. The operations are on distinct keys; each one that writes gets its own,
-/// consecutive revision, and all are published together.
+/// All or nothing. The operations are on distinct keys; each write gets its own, consecutive revision, and all are
+/// published together.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     pub ops: Vec<Op>,
@@ -154,10 +172,10 @@ impl From<Op> for Txn {
 pub struct Committed {
     /// The last revision this transaction wrote, or the revision it was decided at if it wrote none.
     pub revision: Revision,
-    /// One per operation: the new entry of a put, the removed one of a delete, the current one of a
-    /// check.
+    /// One per operation: the new entry of a put, the removed one of a delete, the last one of what is retired, the
+    /// current one of a check.
     pub entries: Vec<Option<Arc<Entry>>>,
-    /// One per operation: the revision it wrote, 0 if it wrote nothing.
+    /// One per operation: the last revision it wrote, 0 if it wrote nothing.
     pub revisions: Vec<Revision>,
 }
 
@@ -218,7 +236,7 @@ impl Txn {
             if self.ops[..index].iter().any(|earlier| earlier.key() == op.key()) {
                 return Err(Error::Invalid("two operations of a transaction are on the same key"));
             }
-            if let Op::Put { value, .. } = op {
+            if let Some(value) = op.value() {
                 if value.revision_at.is_some_and(|at| at > value.bytes.len()) {
                     return Err(Error::Invalid("the place for the revision is past the value"));
                 }

@@ -110,6 +110,11 @@ impl<'a> Planner<'a> {
                     let revision = entry.mod_revision;
                     (Some(entry), revision)
                 }
+                Op::Retire { key, value, .. } => {
+                    let entry = self.put(key, value, None, current);
+                    let revision = self.delete(Arc::clone(&entry));
+                    (Some(entry), revision)
+                }
             };
             entries.push(entry);
             revisions.push(revision);
@@ -257,6 +262,21 @@ mod tests {
             assert_eq!(third.revision, 12, "a conflict uses no revision");
         });
         assert_eq!(writes, ["11+a", "12+a"]);
+    }
+
+    #[test]
+    fn what_is_retired_is_seen_once_more() {
+        let writes = check(|planner| {
+            planner.txn(put("a", Expect::Absent, None)).unwrap();
+            let retire = |expect| Txn::from(Op::Retire { key: "a".into(), expect, value: NewValue::default() });
+            let stale = planner.txn(retire(Expect::ModRevision(10)));
+            assert!(matches!(stale, Err(Error::Conflict { op: 0, .. })));
+            let retired = planner.txn(retire(Expect::ModRevision(11))).unwrap();
+            let last = retired.entries[0].as_ref().unwrap();
+            assert_eq!((last.mod_revision, last.version, retired.revisions[0]), (12, 2, 13));
+            planner.txn(put("a", Expect::Absent, None)).unwrap();
+        });
+        assert_eq!(writes, ["11+a", "12+a", "13-a", "14+a"]);
     }
 
     #[test]

@@ -32,10 +32,7 @@ pub(crate) enum Request {
 impl Request {
     fn bytes(&self) -> usize {
         let Request::Txn(txn, _) = self else { return 0 };
-        let size = |op: &Op| match op {
-            Op::Put { value, .. } => value.bytes.len(),
-            _ => 0,
-        };
+        let size = |op: &Op| op.value().map_or(0, |value| value.bytes.len());
         txn.ops.iter().map(size).sum()
     }
 }

@@ -15,6 +15,13 @@ const STEPS: usize = 400;
 /// key -> (value, mod_revision)
 type Contents = BTreeMap<String, (String, Revision)>;
 
+#[derive(Clone)]
+enum Deed {
+    Put(String),
+    Delete,
+    Retire(String),
+}
+
 #[derive(Default)]
 struct Model {
     /// The state after each revision; index 0 is the empty store.
@@ -43,29 +50,41 @@ impl Model {
     }
 
     /// Applies the operations, or says which one conflicts.
-    fn apply(&mut self, ops: &[(String, Expect, Option<String>)]) -> Result<(), usize> {
+    fn apply(&mut self, ops: &[(String, Expect, Deed)]) -> Result<(), usize> {
         for (index, (key, expect, _)) in ops.iter().enumerate() {
             if !self.holds(key, *expect) {
                 return Err(index);
             }
         }
-        for (key, _, value) in ops {
-            let revision = self.revision() + 1;
-            let mut next = self.present().clone();
-            let shown = |key: &str, (value, at): &(String, Revision)| format!("{key}={value}@{at}");
-            let before = next.get(key).map_or("-".into(), |entry| shown(key, entry));
-            match value {
-                Some(value) => {
-                    next.insert(key.clone(), (value.clone(), revision));
+        for (key, _, deed) in ops {
+            match deed {
+                Deed::Put(value) => self.write(key, Some(value)),
+                Deed::Delete => self.write(key, None),
+                Deed::Retire(value) => {
+                    self.write(key, Some(value));
+                    self.write(key, None);
                 }
-                None if next.remove(key).is_none() => continue,
-                None => {}
             }
-            let after = next.get(key).map_or("-".into(), |entry| shown(key, entry));
-            self.events.push(format!("{revision}: {before} -> {after}"));
-            self.states.push(next);
         }
         Ok(())
+    }
+
+    /// Gives a key a value, or takes it away if it is there.
+    fn write(&mut self, key: &str, value: Option<&String>) {
+        let revision = self.revision() + 1;
+        let mut next = self.present().clone();
+        let shown = |(value, at): &(String, Revision)| format!("{key}={value}@{at}");
+        let before = next.get(key).map_or("-".into(), shown);
+        match value {
+            Some(value) => {
+                next.insert(key.to_owned(), (value.clone(), revision));
+            }
+            None if next.remove(key).is_none() => return,
+            None => {}
+        }
+        let after = next.get(key).map_or("-".into(), shown);
+        self.events.push(format!("{revision}: {before} -> {after}"));
+        self.states.push(next);
     }
 
     fn shown(&self, revision: Revision, prefix: &str) -> Vec<String> {
@@ -124,15 +143,20 @@ async fn write(store: &Store, model: &mut Model, chance: &mut Chance, step: usiz
             Expect::ModRevision(revision),
         ];
         let expect = expects[chance.below(7) as usize];
-        let value = (chance.below(3) != 0).then(|| format!("{step}"));
-        ops.push((key, expect, value));
+        let deed = match chance.below(6) {
+            0 | 1 => Deed::Delete,
+            2 => Deed::Retire(format!("{step}")),
+            _ => Deed::Put(format!("{step}")),
+        };
+        ops.push((key, expect, deed));
     }
-    let txn = ops.iter().cloned().map(|(key, expect, value)| match value {
-        Some(value) => {
-            let value = NewValue::from(value.into_bytes());
-            Op::Put { key: key.into(), expect, value, lease: None }
+    let txn = ops.iter().cloned().map(|(key, expect, deed)| {
+        let (key, value) = (key.into(), |text: String| NewValue::from(text.into_bytes()));
+        match deed {
+            Deed::Put(text) => Op::Put { key, expect, value: value(text), lease: None },
+            Deed::Delete => Op::Delete { key, expect },
+            Deed::Retire(text) => Op::Retire { key, expect, value: value(text) },
         }
-        None => Op::Delete { key: key.into(), expect },
     });
     match (commit(store, txn.collect()).await, model.apply(&ops)) {
         (Ok(done), Ok(())) => assert_eq!(done.revision, model.revision()),

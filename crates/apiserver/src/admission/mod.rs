@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 
 use crate::call::{Backend, Call};
 
+pub use default_toleration_seconds::TolerationSeconds;
 pub use plugins::AdmissionPlugins;
 use plugins::{Admit, Plugin, Validate};
 
@@ -77,11 +78,16 @@ impl<'a> Write<'a> {
 pub(crate) struct Admission {
     plugins: Vec<&'static Plugin>,
     quota: resource_quota::Queues,
+    toleration_seconds: TolerationSeconds,
 }
 
 impl Admission {
     pub(crate) fn new(plugins: &AdmissionPlugins) -> Admission {
-        Admission { plugins: plugins.enabled(), quota: resource_quota::Queues::default() }
+        Admission {
+            plugins: plugins.enabled(),
+            quota: resource_quota::Queues::default(),
+            toleration_seconds: plugins.toleration_seconds,
+        }
     }
 }
 

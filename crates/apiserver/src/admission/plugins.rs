@@ -13,6 +13,7 @@ use corten_api::{Status, Value};
 use super::node_declared_feature_validator;
 use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
 use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
+use super::default_toleration_seconds::TolerationSeconds;
 use super::{default_toleration_seconds, limit_ranger, namespace_lifecycle, node_restriction};
 use super::{persistent_volume_claim_resize, pod_group_protection, pod_resize_validator, pod_security};
 use super::{pod_topology_labels, priority, resource_quota, runtime_class, service_account};
@@ -111,6 +112,7 @@ impl Entry {
 #[derive(Debug, Clone, Default)]
 pub struct AdmissionPlugins {
     disabled: Vec<String>,
+    pub toleration_seconds: TolerationSeconds,
 }
 
 impl AdmissionPlugins {
@@ -141,7 +143,7 @@ impl AdmissionPlugins {
         for name in &disable {
             find("--disable-admission-plugins", name)?;
         }
-        Ok(AdmissionPlugins { disabled: disable })
+        Ok(AdmissionPlugins { disabled: disable, toleration_seconds: TolerationSeconds::default() })
     }
 
     /// Those that are on, in the order they are asked.

@@ -29,16 +29,33 @@ pub(super) fn is_companion_conflict(error: &StoreError) -> bool {
 
 /// Removes an object as it was read, and gives back what it holds.
 pub(crate) async fn remove(call: &Call, current: &Object) -> Result<(), StoreError> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let op = Op::Delete { key: current.key.clone(), expect: Expect::ModRevision(current.revision) };
-        let companions = allocation::release(call, current).await;
-        match commit(call, op, companions).await {
-            Err(error) if is_companion_conflict(&error) && attempts < RACE_RETRIES => {}
-            outcome => return outcome.map(|_| ()),
+    let (key, expect) = (current.key.clone(), Expect::ModRevision(current.revision));
+    end(call, current, Op::Delete { key, expect }).await?;
+    Ok(())
+}
+
+/// Writes a last state of an object, which everybody sees, removes it and gives back what it holds.
+pub(super) async fn retire(
+    call: &Call,
+    cache: &Cache,
+    current: &Object,
+    last: Value,
+) -> Result<Arc<Entry>, StoreError> {
+    let (key, expect) = (current.key.clone(), Expect::ModRevision(current.revision));
+    let op = Op::Retire { key, expect, value: new_value(cache, last) };
+    end(call, current, op).await?.ok_or(StoreError::Closed)
+}
+
+async fn end(call: &Call, current: &Object, op: Op) -> Result<Option<Arc<Entry>>, StoreError> {
+    // Only what holds something can have to be tried again.
+    let retries = if allocation::concerns(call) { RACE_RETRIES } else { 0 };
+    for _ in 0..retries {
+        match commit(call, op.clone(), allocation::release(call, current).await).await {
+            Err(error) if is_companion_conflict(&error) => {}
+            outcome => return outcome,
         }
     }
+    commit(call, op, allocation::release(call, current).await).await
 }
 
 /// Writes an object in its stored form.

@@ -338,22 +338,11 @@ async fn delete_object(
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(write::store_failure(error)),
         },
-        Fate::MarkAndRemove(marked) => {
-            let expect = Expect::ModRevision(current.revision);
-            let entry = match commit::put(call, cache, current.key.clone(), expect, marked).await {
-                Ok(entry) => entry,
-                Err(StoreError::Conflict { .. }) => return Ok(None),
-                Err(error) => return Err(write::store_failure(error)),
-            };
-            let Some(marked) = cache.get(&current.namespace, &current.name) else {
-                return Ok(Some(Outcome::Removed(entry.value.clone())));
-            };
-            match commit::remove(call, &marked).await {
-                // Somebody else removed it, or changed it on its way out: their word is the newer one.
-                Ok(()) | Err(StoreError::Conflict { .. }) => Ok(Some(Outcome::Removed(entry.value.clone()))),
-                Err(error) => Err(write::store_failure(error)),
-            }
-        }
+        Fate::MarkAndRemove(marked) => match commit::retire(call, cache, current, marked).await {
+            Ok(last) => Ok(Some(Outcome::Removed(last.value.clone()))),
+            Err(StoreError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(write::store_failure(error)),
+        },
         Fate::Hold(marked) => {
             let expect = Expect::ModRevision(current.revision);
             match commit::put(call, cache, current.key.clone(), expect, marked).await {
