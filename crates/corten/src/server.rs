@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use corten_apiserver::{
-    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges, TolerationSeconds,
-    go_duration,
+    AdmissionPlugins, AuthorizationModes, Limits, Options, PortRange, RuntimeConfig, ServiceRanges,
+    TolerationSeconds, go_duration,
 };
 use corten_base::Clock;
 use corten_client::Client;

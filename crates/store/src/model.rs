@@ -132,7 +132,9 @@ pub enum Op {
 impl Op {
     pub(crate) fn key(&self) -> &Arc<str> {
         match self {
-            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Retire { key, .. } | Op::Check { key, .. } => key,
+            Op::Put { key, .. } | Op::Delete { key, .. } | Op::Retire { key, .. } | Op::Check { key, .. } => {
+                key
+            }
         }
     }
 

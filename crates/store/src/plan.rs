@@ -268,7 +268,8 @@ mod tests {
     fn what_is_retired_is_seen_once_more() {
         let writes = check(|planner| {
             planner.txn(put("a", Expect::Absent, None)).unwrap();
-            let retire = |expect| Txn::from(Op::Retire { key: "a".into(), expect, value: NewValue::default() });
+            let retire =
+                |expect| Txn::from(Op::Retire { key: "a".into(), expect, value: NewValue::default() });
             let stale = planner.txn(retire(Expect::ModRevision(10)));
             assert!(matches!(stale, Err(Error::Conflict { op: 0, .. })));
             let retired = planner.txn(retire(Expect::ModRevision(11))).unwrap();

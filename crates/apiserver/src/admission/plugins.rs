@@ -10,10 +10,10 @@ use std::pin::Pin;
 
 use corten_api::{Status, Value};
 
+use super::default_toleration_seconds::TolerationSeconds;
 use super::node_declared_feature_validator;
 use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
 use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
-use super::default_toleration_seconds::TolerationSeconds;
 use super::{default_toleration_seconds, limit_ranger, namespace_lifecycle, node_restriction};
 use super::{persistent_volume_claim_resize, pod_group_protection, pod_resize_validator, pod_security};
 use super::{pod_topology_labels, priority, resource_quota, runtime_class, service_account};
