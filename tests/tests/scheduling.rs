@@ -50,8 +50,8 @@ fn a_pod_that_fits_nowhere_says_why_and_waits_for_room() {
     let cluster = Cluster::with_nodes(2);
     cluster.create(&kinds::PODS, &pod("huge", "64"));
     cluster.settle();
-    let message = "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
-                   2 Preemption is not helpful for scheduling.";
+    let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: \
+                   0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
     assert_eq!(told(&cluster, "huge", "PodScheduled"), ("Unschedulable".to_owned(), message.to_owned()));
     assert_eq!(events(&cluster, "huge", "FailedScheduling"), [message]);
     cluster.create(&kinds::PODS, &pod("small", "1"));

@@ -109,6 +109,8 @@ fn http(config: ClientConfig) -> HttpClient<HttpsConnector<HttpConnector>, Full<
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(PATIENCE));
     tcp.set_keepalive(Some(SILENCE));
+    // A request is written in parts; none of them waits until the one before has arrived.
+    tcp.set_nodelay(true);
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(config)
         .https_only()

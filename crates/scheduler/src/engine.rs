@@ -163,10 +163,7 @@ impl Engine {
         let mut found = None;
         if let Decision::Unschedulable(diagnosis) = &decision {
             let (cluster, random) = (&mut self.cluster, &mut self.search.random);
-            let mut plugins = profile.post_filters.iter();
-            found = plugins.find_map(|plugin| {
-                plugin.post_filter(&pod, cluster, profile, diagnosis, &mut opinions, random)
-            });
+            found = profile.post_filter(&pod, cluster, diagnosis, &mut opinions, random);
         }
         profile.remember(&pod, opinions);
         match decision {

@@ -3,6 +3,7 @@
 pub(crate) mod allocation;
 pub(crate) mod default_binder;
 pub(crate) mod default_preemption;
+pub(crate) mod dynamic_resources;
 pub(crate) mod image_locality;
 pub(crate) mod inter_pod_affinity;
 pub(crate) mod node_affinity;

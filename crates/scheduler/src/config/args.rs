@@ -9,6 +9,7 @@ use crate::framework::{MAX_SCORE, Plugin};
 use crate::node_selector::{PreferredTerm, RequiredNodes};
 use crate::plugins::allocation::{Resource, Weighed};
 use crate::plugins::default_preemption::{self, DefaultPreemption};
+use crate::plugins::dynamic_resources::{self, DynamicResources};
 use crate::plugins::image_locality::{self, ImageLocality};
 use crate::plugins::inter_pod_affinity::{self, InterPodAffinity};
 use crate::plugins::node_affinity::{self, NodeAffinity};
@@ -51,6 +52,7 @@ pub(super) fn make(name: &str, args: Option<&Value>) -> Result<Arc<dyn Plugin>, 
         volume_binding::NAME => Arc::new(volume_binding(args)?),
         volume_zone::NAME => Arc::new(VolumeZone),
         default_preemption::NAME => Arc::new(default_preemption(args)?),
+        dynamic_resources::NAME => Arc::new(DynamicResources),
         image_locality::NAME => Arc::new(ImageLocality),
         _ => return Err("has no say here".to_owned()),
     })

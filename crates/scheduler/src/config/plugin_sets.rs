@@ -4,8 +4,8 @@ use corten_api::Value;
 
 use super::ConfigError;
 use crate::plugins::{
-    default_binder, default_preemption, image_locality, inter_pod_affinity, node_affinity, node_name,
-    node_ports, node_resources_balanced_allocation, node_resources_fit, node_unschedulable,
+    default_binder, default_preemption, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
+    node_name, node_ports, node_resources_balanced_allocation, node_resources_fit, node_unschedulable,
     node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates, taint_toleration,
     volume_binding, volume_restrictions, volume_zone,
 };
@@ -54,8 +54,8 @@ const POINTS: [Point; 8] = [
 const PLUGINS: &[(&str, i64, &[Point])] = &[
     (scheduling_gates::NAME, 0, &[Point::PreEnqueue]),
     (priority_sort::NAME, 0, &[Point::QueueSort]),
-    (node_name::NAME, 0, &[Point::Filter]),
     (node_unschedulable::NAME, 0, &[Point::Filter]),
+    (node_name::NAME, 0, &[Point::Filter]),
     (taint_toleration::NAME, 3, &[Point::Filter, Point::Score]),
     (node_affinity::NAME, 2, &[Point::Filter, Point::Score]),
     (node_ports::NAME, 0, &[Point::Filter]),
@@ -66,6 +66,7 @@ const PLUGINS: &[(&str, i64, &[Point])] = &[
     (volume_zone::NAME, 0, &[Point::Filter]),
     (pod_topology_spread::NAME, 2, &[Point::Filter, Point::Score]),
     (inter_pod_affinity::NAME, 2, &[Point::Filter, Point::Score]),
+    (dynamic_resources::NAME, 2, &[Point::PostFilter]),
     (default_preemption::NAME, 0, &[Point::PostFilter]),
     (node_resources_balanced_allocation::NAME, 1, &[Point::Score]),
     (image_locality::NAME, 1, &[Point::Score]),

@@ -36,7 +36,7 @@ fn defaults_are_upstreams() {
         assert!(weights.contains(&expected), "{expected:?} in {weights:?}");
     }
     let first =
-        ["NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
+        ["NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
     assert_eq!(filters(profile)[..6], first);
 }
 

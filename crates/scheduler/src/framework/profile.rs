@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use corten_api::Str;
 
+use super::diagnosis::Diagnosis;
 use super::opinions::Opinions;
 use super::verdicts::Rejected;
-use super::{Filter, Plugin, PreFilter, Rejection};
+use super::{Filter, Nomination, Plugin, PostFilter, PreFilter, Rejection};
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::pod::Pod;
+use crate::random::Random;
 use crate::snapshot::NodeIx;
 
 /// How much is remembered of nodes for shapes at most.
@@ -148,6 +150,37 @@ impl Profile {
         let found =
             filters.dynamic.iter().find_map(|(plugin, filter)| Some((*plugin, filter.check(cluster, at)?)));
         found.map(|(plugin, rejection)| (self.filters[plugin].name(), rejection))
+    }
+
+    /// What can be done for a pod that fits nowhere: what the first plugin does that can do something, else what all of
+    /// them say.
+    pub(crate) fn post_filter(
+        &self,
+        pod: &Pod,
+        cluster: &mut Cluster,
+        diagnosis: &Diagnosis,
+        opinions: &mut Opinions,
+        random: &mut Random,
+    ) -> Option<PostFilter> {
+        let mut all: Option<PostFilter> = None;
+        for plugin in &self.post_filters {
+            let Some(said) = plugin.post_filter(pod, cluster, self, diagnosis, opinions, random) else {
+                continue;
+            };
+            if matches!(said.nomination, Nomination::Node(_)) {
+                return Some(said);
+            }
+            match &mut all {
+                None => all = Some(said),
+                Some(all) => {
+                    all.message = format!("{}, {}", all.message, said.message);
+                    if said.nomination != Nomination::Keep {
+                        all.nomination = said.nomination;
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Which plugin does not let a pod have a node for what it is, and why.
