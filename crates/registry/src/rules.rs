@@ -113,11 +113,11 @@ impl Rules {
 }
 
 /// What preparing an object may know of the request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub now: Timestamp,
-    /// Who asks, as a `UserInfo` (`username`, `uid`, `groups`, `extra`).
-    pub user: Option<&'a Value>,
+    /// Who asks, as a `UserInfo` (`username`, `uid`, `groups`, `extra`), put into words for the few who want to know.
+    pub user: Option<&'a dyn Fn() -> Value>,
 }
 
 /// How `metadata.generation` counts.

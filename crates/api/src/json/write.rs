@@ -80,7 +80,7 @@ fn line(out: &mut Vec<u8>, comma: bool, depth: usize) {
 }
 
 pub fn write_to_string(value: &Value) -> String {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(512);
     write(&mut out, value);
     String::from_utf8(out).unwrap_or_default()
 }

@@ -123,7 +123,7 @@ pub(super) fn for_create(call: &mut Call, object: &mut Value) -> Result<(), Stat
     }
     metadata.insert("creationTimestamp", time::format(call.now));
     metadata.insert("uid", random::uuid());
-    let user = call.user.to_value();
+    let user = || call.user.to_value();
     rules.prepare_for_create(object, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     call.served.rules.validate_for_create(call.served.resource.namespaced, object, &mut errors);
@@ -153,7 +153,7 @@ pub(super) fn for_update(
             metadata.insert(kept, value.clone());
         }
     }
-    let user = call.user.to_value();
+    let user = || call.user.to_value();
     rules.prepare_for_update(subresource, object, old, &Request { now: call.now, user: Some(&user) });
     let mut errors = ErrorList::new();
     let namespaced = call.served.resource.namespaced;

@@ -66,10 +66,11 @@ fn progress(object: &Value) -> String {
 
 /// Who asks is what the server knows, not what the request says.
 fn prepare_create(object: &mut Value, request: &Request<'_>) {
+    let mut user = request.user.map(|user| user()).unwrap_or_default();
     for key in ["username", "uid", "groups", "extra"] {
         object.remove(&["spec", key]);
-        if let Some(known) = request.user.and_then(|user| user.get(key)).filter(|v| !v.is_null()) {
-            object.set(&["spec", key], known.clone());
+        if let Some(known) = user.remove(&[key]).filter(|v| !v.is_null()) {
+            object.set(&["spec", key], known);
         }
     }
     object.set(&["status"], Value::object());
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_server_says_who_asks() {
-        let user = value!({"username": "ann", "groups": ["g"]});
+        let user = || value!({"username": "ann", "groups": ["g"]});
         let request = Request { now: Timestamp::UNIX_EPOCH, user: Some(&user) };
         let mut csr = value!({"spec": {"username": "root", "uid": "0", "request": "x"}, "status": {"a": 1}});
         RULES.prepare_for_create(&mut csr, &request);
