@@ -162,22 +162,6 @@ impl Str {
             false => self.as_str() == text,
         }
     }
-
-    /// Whether this is the short text of these words. The last has the length in it, which tells most apart.
-    pub(crate) fn has(&self, words: Words) -> bool {
-        // Only of a short text can the last word be the same, so the first is only looked at there.
-        self.third == words.0[2] && self.words() == words.0
-    }
-}
-
-/// A short text that is looked for among many.
-#[derive(Clone, Copy)]
-pub(crate) struct Words([u64; 3]);
-
-impl Words {
-    pub(crate) fn of(text: &str) -> Option<Words> {
-        short(text.as_bytes()).map(|text| Words(text.words()))
-    }
 }
 
 impl Clone for Str {
@@ -411,7 +395,6 @@ mod tests {
                 assert_eq!(short_a == short_b, a == b, "{a:?} {b:?}");
                 assert_eq!(short_a.cmp(&short_b), a.cmp(b), "{a:?} {b:?}");
                 assert_eq!(short_a.is(b), a == b, "{a:?} {b:?}");
-                assert_eq!(Words::of(b).is_some_and(|words| short_a.has(words)), a == b && a.len() <= SHORT);
             }
         }
     }
