@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use corten_api::Status;
+use corten_api::{Status, Value};
 use corten_store::{Event as StoreEvent, Observer, Store};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ const RING_EVENTS: usize = 4096;
 const RING_ALWAYS: usize = 256;
 const RING_BYTES: usize = 16 << 20;
 /// As many trees of what was written last are kept.
-const RECENT: usize = 256;
+const RECENT: usize = 64;
 
 /// One change of one object.
 #[derive(Debug)]
@@ -144,11 +144,17 @@ pub(crate) struct Recent(Mutex<VecDeque<Arc<Object>>>);
 
 impl Recent {
     fn push(&self, object: Arc<Object>) {
-        let mut objects = self.0.lock();
-        objects.push_back(object);
-        if objects.len() > RECENT
-            && let Some(old) = objects.pop_front()
-        {
+        self.0.lock().push_back(object);
+    }
+
+    /// Lets go of what is not recent any more. For those who make trees: memory that one thread gives back and another
+    /// takes for what stays is scattered, and never free again.
+    fn trim(&self) {
+        loop {
+            let mut objects = self.0.lock();
+            let old = if objects.len() > RECENT { objects.pop_front() } else { None };
+            drop(objects);
+            let Some(old) = old else { return };
             old.forget_recent();
         }
     }
@@ -254,8 +260,16 @@ impl Cache {
         Follower(self.clone())
     }
 
-    pub(crate) fn is_followed(&self) -> bool {
-        self.followers.load(Ordering::Acquire) > 0
+    /// What is to be kept of an object that is written, for those in this process who follow; nothing if nobody does.
+    pub(crate) fn keep(&self, mut object: Value) -> Option<Box<Value>> {
+        if self.followers.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.recent.trim();
+        let map = object.make_object();
+        map.insert("kind", self.form.kind);
+        map.insert("apiVersion", self.form.api_version.as_str());
+        Some(Box::new(object))
     }
 
     /// Wakes whenever there are new events.

@@ -91,19 +91,13 @@ pub(crate) fn put_op(cache: &Cache, key: Arc<str>, expect: Expect, object: Value
 }
 
 /// What is stored of an object in its stored form.
-pub(crate) fn new_value(cache: &Cache, mut object: Value) -> NewValue {
+pub(crate) fn new_value(cache: &Cache, object: Value) -> NewValue {
     let text = encoded::encode(&object, cache.form.kind, &cache.form.api_version);
     let projection = Arc::new(Projection::of(&object, cache.form.rules));
-    let tree = cache.is_followed().then(|| {
-        let map = object.make_object();
-        map.insert("kind", cache.form.kind);
-        map.insert("apiVersion", cache.form.api_version.as_str());
-        Box::new(object)
-    });
     let written = Written {
         revision_at: u32::try_from(text.revision_at).unwrap_or_default(),
         projection,
-        tree: Mutex::new(tree),
+        tree: Mutex::new(cache.keep(object)),
     };
     NewValue { bytes: text.bytes, revision_at: Some(text.revision_at), note: Some(Arc::new(written)) }
 }
