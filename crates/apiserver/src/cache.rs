@@ -147,8 +147,8 @@ impl Recent {
         self.0.lock().push_back(object);
     }
 
-    /// Lets go of what is not recent any more. For those who make trees: memory that one thread gives back and another
-    /// takes for what stays is scattered, and never free again.
+    /// Lets go of what is not recent any more. For those who make trees, not for the committer: memory is given back where
+    /// it was taken.
     fn trim(&self) {
         loop {
             let mut objects = self.0.lock();
@@ -503,6 +503,35 @@ mod tests {
         store.compact(second).await.unwrap();
         assert!(cache.snapshot_at("n", None, first).is_none(), "what is compacted is gone from lists");
         assert_eq!(names(second), [("a".to_owned(), second)]);
+    }
+
+    #[tokio::test]
+    async fn what_was_just_written_need_not_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let cache = Cache::start(configmaps(), &store, &Arc::default());
+        let write = async |name: &str| {
+            let object =
+                corten_api::value!({"metadata": {"name": name, "namespace": "n"}, "data": {"k": "v"}});
+            let value = crate::verbs::new_value(&cache, object);
+            let op = Op::Put { key: cache.form.key("n", name), expect: Expect::Any, value, lease: None };
+            store.commit(op.into()).await.unwrap();
+            cache.get("n", name).unwrap()
+        };
+        assert_eq!(write("a").await.recent(), None, "nobody follows");
+        let follower = cache.follower();
+        let first = write("a").await;
+        let read = corten_api::json::parse(&first.json).unwrap();
+        assert_eq!(first.recent().as_deref(), Some(&read));
+        assert_eq!((first.tree(), first.recent(), first.tree()), (read.clone(), None, read));
+        let second = write("b").await;
+        for other in 0..=RECENT {
+            assert!(second.recent().is_some(), "{other}");
+            write(&format!("other-{other}")).await;
+        }
+        assert_eq!(second.recent(), None, "others are more recent");
+        drop(follower);
+        assert_eq!(write("c").await.recent(), None, "nobody follows any more");
     }
 
     /// Looks into a cache while the store tells of a change, just before the cache hears of it.

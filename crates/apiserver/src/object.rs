@@ -33,7 +33,7 @@ pub(crate) struct Object {
     pub revision_at: u32,
     pub projection: Arc<Projection>,
     parsed: OnceLock<Box<Value>>,
-    /// What it was written from, for a while: see `recent`.
+    /// What it was written from, for a while: see `cache::Recent`.
     recent: Mutex<Option<Arc<Value>>>,
 }
 

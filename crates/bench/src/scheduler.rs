@@ -2,8 +2,9 @@
 //! upstream's own measurements.
 //!
 //! As upstream does, pods are created through the API server as fast as it takes them while they are scheduled, others
-//! come between where the workload has such, and it is measured until the last has a node in the API. With a backlog, pods are created while no scheduler runs,
-//! and it is measured from when the server is started again with one: what scheduling and binding alone can do.
+//! come between where the workload has such, and it is measured until the last has a node in the API. With a backlog, pods
+//! are created while no scheduler runs, and it is measured from when the server is started again with one: what scheduling
+//! and binding alone can do.
 
 mod workloads;
 
