@@ -42,7 +42,9 @@ fn a_flow_that_began_too_early_gets_through(mode: Mode) {
     assert!(early.is_err(), "{early:?}");
     world.service(&dns());
     world.slice(&endpoints(&[(&one_ip.to_string(), "here")]));
-    assert!(ask_udp(&socket, service).unwrap().starts_with("one "));
+    // A busy machine may lose a datagram; the flow, if it were still remembered, would lose all of them.
+    let answer = (0..5).find_map(|_| ask_udp(&socket, service).ok());
+    assert!(answer.is_some_and(|answer| answer.starts_with("one ")));
 }
 
 fn without_endpoints_flows_end(mode: Mode) {
