@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    for input in ["supervisor", "src/wire.rs", "build.rs"] {
+    for input in ["supervisor", "src/rooted.rs", "src/wire.rs", "build.rs"] {
         println!("cargo::rerun-if-changed={input}");
     }
     let variable = |name: &str| env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));

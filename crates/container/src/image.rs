@@ -14,6 +14,7 @@ mod error;
 mod export;
 mod index;
 mod manifest;
+pub(crate) mod merged;
 mod reference;
 mod snapshot;
 mod store;

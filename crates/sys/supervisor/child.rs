@@ -2,17 +2,22 @@
 //!
 //! The order matters everywhere: what needs the node's view comes before the container's root, what needs
 //! privileges before they go, and the filter on system calls as late as those allow.
+//!
+//! *Invariant:* a process that other processes of the pod can see holds nothing of the node: no directory, no descriptor, no
+//! privilege that the container was not given. A process that joins a process namespace with others in it therefore prepares
+//! everything outside of it, and enters it with a last fork (`descend`) as what it is going to be.
 
 use std::convert::Infallible;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use crate::kernel::{self, CLONE_NEWCGROUP, CLONE_NEWNS, MS_REC, MS_SLAVE, SIGKILL};
-use crate::root;
-use crate::running::TERMINAL;
+use crate::kernel::{self, CLONE_NEWCGROUP, CLONE_NEWNS, CLONE_NEWPID, MS_REC, MS_SLAVE};
+use crate::rooted::{Links, Root};
+use crate::running::{PROCESS, TERMINAL};
 use crate::wire::{Container, Launch, Process};
+use crate::{console, masks, root};
 
 pub(crate) type Never = Result<Infallible, String>;
 
@@ -46,7 +51,15 @@ pub(crate) enum Streams {
 pub(crate) struct Entrance {
     pub(crate) mounts: OwnedFd,
     pub(crate) cgroups: OwnedFd,
+    pub(crate) processes: OwnedFd,
     pub(crate) cgroup_files: Vec<String>,
+}
+
+/// Whose processes a container that starts is to see, if not only its own.
+pub(crate) struct Company {
+    pub(crate) processes: OwnedFd,
+    /// The mounts of the container whose processes they are; `None` if they are the pod's.
+    pub(crate) mounts: Option<OwnedFd>,
 }
 
 /// Sends what became of the start: a terminal, or why it failed. That it ends without a word is success.
@@ -56,19 +69,33 @@ pub(crate) fn report(status: &OwnedFd, text: &[u8], passed: &[OwnedFd]) {
 }
 
 /// A container's first process.
-pub(crate) fn container(plan: &Container, streams: Streams, node: &OwnedFd, status: &OwnedFd) -> Never {
-    begin(&plan.cgroups, &plan.process)?;
-    let copies = root::copies_from_pod(plan)?;
+pub(crate) fn container(
+    plan: &Container,
+    streams: Streams,
+    node: &OwnedFd,
+    company: Option<&Company>,
+    status: &OwnedFd,
+) -> Never {
+    let label = begin(&plan.cgroups, &plan.process)?;
+    let mut copies = root::copies_from_pod(plan)?;
+    if let Some(target) = company.and_then(|company| company.mounts.as_ref()) {
+        copies.extend(root::copies_from_target(plan, target)?);
+    }
     kernel::enter(node, CLONE_NEWNS).during(|| "entering the node's mounts".to_owned())?;
-    let shared = root::copies_from_node(plan)?;
+    copies.extend(root::copies_from_node(plan)?);
     let namespaces = CLONE_NEWNS | if plan.own_cgroup_namespace { CLONE_NEWCGROUP } else { 0 };
     kernel::unshare(namespaces).during(|| "making namespaces".to_owned())?;
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
         .during(|| "parting from the node's mounts".to_owned())?;
-    root::build(plan, copies, shared)?;
-    connect(&plan.process, streams, status, true)?;
-    root::close(plan)?;
-    become_process(&plan.process)
+    // Modes are those that are asked for.
+    kernel::set_umask(0);
+    let root = root::build(plan, copies)?;
+    let has_console = plan.mounts.iter().any(root::has_own_devices);
+    connect(&plan.process, streams, &root, has_console, status)?;
+    masks::place(&root, plan)?;
+    root::enter(&root, plan)?;
+    drop(root);
+    become_process(&plan.process, label, company.map(|company| &company.processes), status)
 }
 
 /// The program that starts a container, in a mount namespace where the container's image is mounted.
@@ -89,8 +116,12 @@ pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status
         let folder = fs::File::open(place).map(OwnedFd::from).during(|| format!("opening {place}"))?;
         kernel::attach_mount(&memory, &folder).during(|| "attaching shared memory".to_owned())?;
     }
+    let root = Root::open(Path::new(&plan.root)).during(|| "opening the root".to_owned())?;
     std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
-    connect(&plan.process, streams, status, false)?;
+    connect(&plan.process, streams, &root, false, status)?;
+    if plan.process.terminal {
+        kernel::take_terminal().during(|| "taking the terminal".to_owned())?;
+    }
     kernel::reset_signals().during(|| "resetting signals".to_owned())?;
     let Some(program) = launch.program.first() else { return Err("no runtime specified".to_owned()) };
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
@@ -100,40 +131,50 @@ pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status
 
 /// A process that joins a container.
 pub(crate) fn joiner(process: &Process, entrance: &Entrance, streams: Streams, status: &OwnedFd) -> Never {
-    begin(&entrance.cgroup_files, process)?;
+    let label = begin(&entrance.cgroup_files, process)?;
     kernel::enter(&entrance.mounts, CLONE_NEWNS).during(|| "entering the container's mounts".to_owned())?;
     kernel::enter(&entrance.cgroups, CLONE_NEWCGROUP)
         .during(|| "entering the container's cgroups".to_owned())?;
-    connect(process, streams, status, false)?;
-    become_process(process)
+    let root = Root::open(Path::new("/")).during(|| "opening the root".to_owned())?;
+    connect(process, streams, &root, false, status)?;
+    drop(root);
+    become_process(process, label, Some(&entrance.processes), status)
 }
 
-fn begin(cgroups: &[String], process: &Process) -> Result<(), String> {
-    const PR_SET_DUMPABLE: i32 = 4;
-    // Nobody in a shared process namespace may look into us before we are the container's.
-    kernel::control(PR_SET_DUMPABLE, 0).during(|| "hiding".to_owned())?;
+/// Leaves the supervisor's session and cgroup. Back comes the file that takes the label of the program to run, if it has one: of
+/// the node's procfs, because the container's may be anything.
+fn begin(cgroups: &[String], process: &Process) -> Result<Option<fs::File>, String> {
+    kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
     kernel::new_session().during(|| "starting a session".to_owned())?;
     for file in cgroups {
         fs::write(file, "0").during(|| format!("joining {file}"))?;
     }
     // Some nodes refuse to lower it; that is no reason not to run.
     let _ = fs::write("/proc/self/oom_score_adj", process.oom_score_adj.to_string());
-    Ok(())
+    if process.apparmor.is_empty() {
+        return Ok(None);
+    }
+    let file = fs::File::options().write(true).open("/proc/self/attr/exec");
+    file.map(Some).during(|| "opening the AppArmor attribute".to_owned())
 }
 
-fn connect(process: &Process, streams: Streams, status: &OwnedFd, first: bool) -> Result<(), String> {
+fn connect(
+    process: &Process,
+    streams: Streams,
+    root: &Root,
+    has_console: bool,
+    status: &OwnedFd,
+) -> Result<(), String> {
     let put = |descriptor: &OwnedFd, place| {
         kernel::put_in_place(descriptor, place).during(|| "connecting standard streams".to_owned())
     };
     match streams {
         Streams::Pipes(pipes) => pipes.iter().zip(0..).try_for_each(|(pipe, place)| put(pipe, place)),
         Streams::Terminal => {
-            let opened = kernel::open_terminal(process.columns, process.rows);
-            let (master, peer) = opened.during(|| "opening a terminal".to_owned())?;
+            let (master, peer) = console::open(root, process)?;
             (0..3).try_for_each(|place| put(&peer, place))?;
-            kernel::take_terminal().during(|| "taking the terminal".to_owned())?;
-            if first {
-                root::make_console(&peer)?;
+            if has_console {
+                console::mount(root, &peer)?;
             }
             report(status, TERMINAL, &[master]);
             Ok(())
@@ -141,35 +182,81 @@ fn connect(process: &Process, streams: Streams, status: &OwnedFd, first: bool) -
     }
 }
 
-fn become_process(process: &Process) -> Never {
+/// Becomes the program, in the process namespace of `company` if there is one.
+fn become_process(
+    process: &Process,
+    label: Option<fs::File>,
+    company: Option<&OwnedFd>,
+    status: &OwnedFd,
+) -> Never {
     let cwd = if process.cwd.is_empty() { "/" } else { &process.cwd };
     // As the image's user it might not be reachable, as root on some file systems it might not be either.
-    let entered = std::env::set_current_dir(cwd);
+    let entered = enter_working_directory(cwd);
     for limit in &process.limits {
         let set = kernel::set_limit(limit.resource, limit.soft, limit.hard);
         set.during(|| format!("setting limit {}", limit.resource))?;
     }
-    if !process.apparmor.is_empty() {
-        let written = fs::write("/proc/self/attr/exec", format!("exec {}", process.apparmor));
+    if let Some(mut label) = label {
+        let written = label.write_all(format!("exec {}", process.apparmor).as_bytes());
         written.during(|| format!("taking on AppArmor profile {:?}", process.apparmor))?;
     }
+    if let Some(company) = company {
+        kernel::enter(company, CLONE_NEWPID).during(|| "entering the process namespace".to_owned())?;
+    }
+    kernel::close_all_but(&[status.as_raw_fd()]).during(|| "closing descriptors".to_owned())?;
     kernel::reset_signals().during(|| "resetting signals".to_owned())?;
     kernel::set_umask(process.umask);
     if !process.no_new_privileges {
         confine(process)?;
     }
     take_identity(process)?;
+    if company.is_some() {
+        descend(status)?;
+    }
+    if process.terminal {
+        kernel::take_terminal().during(|| "taking the terminal".to_owned())?;
+    }
+    // After the last change of identity, which forgets it. Without its supervisor a container has no log and no keeper.
+    kernel::die_with_parent().during(|| "binding to the supervisor".to_owned())?;
     if entered.is_err() {
-        std::env::set_current_dir(cwd).during(|| format!("changing to {cwd:?}"))?;
+        enter_working_directory(cwd).during(|| format!("changing to {cwd:?}"))?;
     }
     let program = find(process)?;
     if process.no_new_privileges {
-        const PR_SET_NO_NEW_PRIVS: i32 = 38;
-        kernel::control(PR_SET_NO_NEW_PRIVS, 1).during(|| "giving up new privileges".to_owned())?;
+        kernel::give_up_new_privileges().during(|| "giving up new privileges".to_owned())?;
         confine(process)?;
     }
     let error = kernel::execute(&program, &process.args, &process.env);
     Err(format!("exec: {:?}: {}", process.args[0], words(&error)))
+}
+
+/// The directory is found without following a link out of the root, and what was found is checked again: a working directory
+/// outside of the root is a way out of the container.
+fn enter_working_directory(path: &str) -> io::Result<()> {
+    let directory = Root::open(Path::new("/"))?.find(path, Links::Inside)?;
+    kernel::change_directory(&directory)?;
+    match kernel::working_directory_is_inside_root()? {
+        true => Ok(()),
+        false => Err(io::Error::other("it is outside of the container's root")),
+    }
+}
+
+/// Goes on in the process namespace that was entered; the supervisor is told which process it is from now on, and only then
+/// does it go on.
+fn descend(status: &OwnedFd) -> Result<(), String> {
+    let say = || "starting in the process namespace".to_owned();
+    let (told, mut tell) = kernel::pipe().map(|(read, write)| (read, fs::File::from(write))).during(say)?;
+    let pid = kernel::fork_sibling().during(say)?;
+    if pid != 0 {
+        report(status, &[PROCESS, pid.to_string().as_bytes()].concat(), &[]);
+        // From here on only the other one can say how it goes on. If it is gone, so is what it was to do.
+        let _ = kernel::close_all_but(&[tell.as_raw_fd()]).and_then(|()| tell.write_all(b"."));
+        kernel::exit(0);
+    }
+    drop(tell);
+    let mut word = [0];
+    fs::File::from(told).read_exact(&mut word).during(say)?;
+    kernel::new_session().during(|| "starting a session".to_owned())
 }
 
 fn confine(process: &Process) -> Result<(), String> {
@@ -181,20 +268,9 @@ fn confine(process: &Process) -> Result<(), String> {
 }
 
 fn take_identity(process: &Process) -> Result<(), String> {
-    const PR_SET_PDEATHSIG: i32 = 1;
-    const PR_SET_KEEPCAPS: i32 = 8;
-    const PR_CAPBSET_DROP: i32 = 24;
     let allowed = kernel::permitted().during(|| "reading capabilities".to_owned())?;
-    for capability in 0..64u32 {
-        // The kernel knows fewer than there are bits.
-        if process.bounding & 1 << capability == 0
-            && kernel::control(PR_CAPBSET_DROP, u64::from(capability)).is_err()
-            && allowed & 1 << capability != 0
-        {
-            return Err(format!("dropping capability {capability}"));
-        }
-    }
-    kernel::control(PR_SET_KEEPCAPS, 1).during(|| "keeping capabilities".to_owned())?;
+    drop_bounding(process.bounding, allowed)?;
+    kernel::keep_capabilities().during(|| "keeping capabilities".to_owned())?;
     kernel::set_groups(&process.groups).during(|| "setting groups".to_owned())?;
     kernel::set_user(process.uid, process.gid).during(|| format!("becoming user {}", process.uid))?;
     let effective = process.effective & allowed;
@@ -204,10 +280,18 @@ fn take_identity(process: &Process) -> Result<(), String> {
     for capability in (0..64u32).filter(|bit| process.ambient & allowed & 1 << bit != 0) {
         kernel::raise_ambient(capability).during(|| format!("raising capability {capability}"))?;
     }
-    // Last: a change of identity forgets it. Without its supervisor a container has no log and no keeper.
-    kernel::control(PR_SET_PDEATHSIG, SIGKILL as u64)
-        .during(|| "binding to the supervisor".to_owned())
-        .map(drop)
+    Ok(())
+}
+
+/// No program that this process becomes has more capabilities than `kept`.
+pub(crate) fn drop_bounding(kept: u64, allowed: u64) -> Result<(), String> {
+    // The kernel knows fewer than there are bits.
+    let failed = (0..64u32).find(|&capability| {
+        kept & 1 << capability == 0
+            && kernel::drop_from_bounding(capability).is_err()
+            && allowed & 1 << capability != 0
+    });
+    failed.map_or(Ok(()), |capability| Err(format!("dropping capability {capability}")))
 }
 
 /// The program's file, as a shell would find it.
@@ -236,7 +320,7 @@ fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Where a descriptor can be reached as a path.
+/// Where a descriptor can be reached as a path, while `/proc` is the node's.
 pub(crate) fn path_of(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }

@@ -36,16 +36,15 @@ numbers! {
     CLOSE_RANGE 436 436
     EXECVE 59 221
     EXIT_GROUP 231 94
+    FCHDIR 81 50
     FCHOWNAT 260 54
     FCNTL 72 25
+    GETCWD 79 17
     IOCTL 16 29
     KILL 62 129
-    MKDIRAT 258 34
-    MKNODAT 259 33
     MOUNT 165 40
     MOUNT_SETATTR 442 442
     MOVE_MOUNT 429 429
-    OPENAT2 437 437
     OPEN_TREE 428 428
     PIPE2 293 59
     PIVOT_ROOT 155 41
@@ -85,11 +84,15 @@ pub(crate) const MS_BIND: u64 = 4096;
 pub(crate) const MS_REC: u64 = 16384;
 pub(crate) const MS_SHARED: u64 = 1 << 20;
 pub(crate) const MS_SLAVE: u64 = 1 << 19;
+pub(crate) const MS_PRIVATE: u64 = 1 << 18;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const POLLIN: i16 = 1;
 pub(crate) const POLLOUT: i16 = 4;
-pub(crate) const O_PATH: u64 = 0o10000000;
 pub(crate) const O_CLOEXEC: u64 = 0o2000000;
+#[cfg(target_arch = "x86_64")]
+pub(crate) const O_NOFOLLOW: i32 = 0o400000;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const O_NOFOLLOW: i32 = 0o100000;
 
 const SIGCHLD: u64 = 17;
 const SIGPIPE: u64 = 13;
@@ -138,6 +141,12 @@ pub(crate) fn fork(namespaces: u64) -> io::Result<i32> {
     plain(number::CLONE, [(namespaces | SIGCHLD) as i64, 0, 0, 0, 0, 0]).map(|pid| pid as i32)
 }
 
+/// Goes on in a new process that has this process' parent, in the process namespace that was entered last: 0 in the new one.
+pub(crate) fn fork_sibling() -> io::Result<i32> {
+    const CLONE_PARENT: u64 = 0x8000;
+    fork(CLONE_PARENT)
+}
+
 pub(crate) fn exit(code: i32) -> ! {
     loop {
         // It does not return.
@@ -176,8 +185,47 @@ pub(crate) fn set_hostname(name: &str) -> io::Result<()> {
     unsafe { call(number::SETHOSTNAME, [name.as_ptr() as i64, name.len() as i64, 0, 0, 0, 0]) }.map(drop)
 }
 
-pub(crate) fn control(option: i32, value: u64) -> io::Result<i64> {
-    plain(number::PRCTL, [i64::from(option), value as i64, 0, 0, 0, 0])
+fn control(option: i64, value: u64) -> io::Result<()> {
+    plain(number::PRCTL, [option, value as i64, 0, 0, 0, 0]).map(drop)
+}
+
+/// Whether processes of the same user may look into this one.
+pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
+    const PR_SET_DUMPABLE: i64 = 4;
+    control(PR_SET_DUMPABLE, u64::from(dumpable))
+}
+
+/// The kernel kills this process when its parent ends.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    const PR_SET_PDEATHSIG: i64 = 1;
+    control(PR_SET_PDEATHSIG, SIGKILL as u64)
+}
+
+pub(crate) fn give_up_new_privileges() -> io::Result<()> {
+    const PR_SET_NO_NEW_PRIVS: i64 = 38;
+    control(PR_SET_NO_NEW_PRIVS, 1)
+}
+
+/// Capabilities survive the next change of the user.
+pub(crate) fn keep_capabilities() -> io::Result<()> {
+    const PR_SET_KEEPCAPS: i64 = 8;
+    control(PR_SET_KEEPCAPS, 1)
+}
+
+pub(crate) fn drop_from_bounding(capability: u32) -> io::Result<()> {
+    const PR_CAPBSET_DROP: i64 = 24;
+    control(PR_CAPBSET_DROP, u64::from(capability))
+}
+
+/// Orphaned descendants become children of this process.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    const PR_SET_CHILD_SUBREAPER: i64 = 36;
+    control(PR_SET_CHILD_SUBREAPER, 1)
+}
+
+pub(crate) fn set_name(name: &std::ffi::CStr) -> io::Result<()> {
+    const PR_SET_NAME: i64 = 15;
+    control(PR_SET_NAME, name.as_ptr() as u64)
 }
 
 /// The ambient set's own call.
@@ -238,6 +286,32 @@ pub(crate) fn reset_signals() -> io::Result<()> {
 pub(crate) fn close_on_execute_from(first: RawFd) -> io::Result<()> {
     const CLOEXEC: i64 = 4;
     plain(number::CLOSE_RANGE, [i64::from(first), i64::from(u32::MAX), CLOEXEC, 0, 0, 0]).map(drop)
+}
+
+/// Closes every descriptor from 3 on, but for those that are to be kept.
+pub(crate) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
+    let mut kept: Vec<RawFd> = kept.iter().copied().filter(|&descriptor| descriptor >= 3).collect();
+    kept.sort_unstable();
+    let mut first = 3i64;
+    for last in kept.into_iter().map(|kept| i64::from(kept) - 1).chain([i64::from(u32::MAX)]) {
+        if first <= last {
+            plain(number::CLOSE_RANGE, [first, last, 0, 0, 0, 0])?;
+        }
+        first = last + 2;
+    }
+    Ok(())
+}
+
+pub(crate) fn change_directory(directory: &OwnedFd) -> io::Result<()> {
+    plain(number::FCHDIR, [i64::from(directory.as_raw_fd()), 0, 0, 0, 0, 0]).map(drop)
+}
+
+/// Whether the working directory can be reached from the root. The kernel says so by how the path begins.
+pub(crate) fn working_directory_is_inside_root() -> io::Result<bool> {
+    let mut path = [0u8; 4096];
+    // SAFETY: there is room for as many bytes as are named.
+    unsafe { call(number::GETCWD, [path.as_mut_ptr() as i64, path.len() as i64, 0, 0, 0, 0]) }?;
+    Ok(path[0] == b'/')
 }
 
 /// A descriptor to wait for.

@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::kernel;
+
 /// The size of a part, as other runtimes cut them.
 const PART: usize = 16 * 1024;
 
@@ -26,7 +28,8 @@ struct Sink {
 
 pub(crate) fn open(path: &str) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    File::options().append(true).create(true).mode(0o640).open(path)
+    // A pod that can write to the directory of logs must not choose which file its output goes to.
+    File::options().append(true).create(true).mode(0o640).custom_flags(kernel::O_NOFOLLOW).open(path)
 }
 
 impl Output {
@@ -79,8 +82,8 @@ impl Output {
         use std::os::fd::AsFd;
         loop {
             let mut awaited =
-                [crate::kernel::Awaited { descriptor: self.from.as_fd().as_raw_fd(), wanted: 1, found: 0 }];
-            let waited = crate::kernel::wait_for(&mut awaited, Some(0));
+                [kernel::Awaited { descriptor: self.from.as_fd().as_raw_fd(), wanted: 1, found: 0 }];
+            let waited = kernel::wait_for(&mut awaited, Some(0));
             if waited.is_err() || awaited[0].found & 1 == 0 || !self.pump(log.as_deref_mut()) {
                 return;
             }

@@ -10,10 +10,15 @@
 
 mod child;
 mod connection;
+mod console;
 mod kernel;
 mod log;
+mod masks;
 mod pod;
 mod root;
+#[path = "../src/rooted.rs"]
+#[expect(unreachable_pub, reason = "public in the library, which it is part of too")]
+mod rooted;
 mod running;
 mod setup;
 #[path = "../src/wire.rs"]

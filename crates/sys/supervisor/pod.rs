@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use crate::child::{self, Entrance, Never, Streams, While, words};
+use crate::child::{self, Company, Entrance, Never, Streams, While, words};
 use crate::connection::Connection;
 use crate::kernel::{self, Awaited, CLONE_NEWPID, SIGKILL};
 use crate::running::{Asker, Joined, Outcome, Running, Starting};
@@ -18,8 +18,6 @@ pub(crate) struct Pod {
     signals: OwnedFd,
     /// The node's mount namespace, where containers begin.
     node_mounts: OwnedFd,
-    /// Our own process namespace, to come back to.
-    own_processes: OwnedFd,
     /// The first process of the namespace that containers share.
     keeper: Option<i32>,
     connections: Vec<Connection>,
@@ -40,14 +38,12 @@ impl Pod {
         listener: UnixListener,
         signals: OwnedFd,
         node_mounts: OwnedFd,
-        own_processes: OwnedFd,
         keeper: Option<i32>,
     ) -> Pod {
         Pod {
             listener,
             signals,
             node_mounts,
-            own_processes,
             keeper,
             connections: Vec::new(),
             next_connection: 0,
@@ -178,6 +174,15 @@ impl Pod {
         found.ok_or_else(|| "the container is not running".to_owned())
     }
 
+    /// A container whose own program runs. One that is being put together still has the privileges to do so.
+    fn find_started(&mut self, id: &str) -> Result<&mut Running, String> {
+        let found = self.find(id)?;
+        match found.starting.is_none() && found.launching.is_none() {
+            true => Ok(found),
+            false => Err("the container is not running".to_owned()),
+        }
+    }
+
     fn passed<const N: usize>(&mut self, asker: Asker) -> Result<[OwnedFd; N], String> {
         let connection = self.connections.iter_mut().find(|connection| connection.number == asker.connection);
         connection.and_then(Connection::take_passed).ok_or_else(|| "no descriptors came along".to_owned())
@@ -194,17 +199,26 @@ impl Pod {
         if self.stopping.is_some() {
             return Err("the pod is stopping".to_owned());
         }
-        let processes = match &plan.processes {
+        let company = match &plan.processes {
             Processes::Own | Processes::Node => None,
-            Processes::Pod => Some(self.keeper.ok_or("the pod shares no processes")?),
-            Processes::Target(id) => Some(self.find(id)?.pid),
+            Processes::Pod => {
+                let keeper = self.keeper.ok_or("the pod shares no processes")?;
+                Some(Company { processes: namespace(keeper, "pid")?, mounts: None })
+            }
+            Processes::Target(id) => {
+                let target = self.find_started(id)?.pid;
+                Some(Company {
+                    processes: namespace(target, "pid")?,
+                    mounts: Some(namespace(target, "mnt")?),
+                })
+            }
         };
         let own = if plan.processes == Processes::Own { CLONE_NEWPID } else { 0 };
         let (mut running, streams) = Running::prepare(plan)?;
         let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
         let node = &self.node_mounts;
-        let run = |status: &OwnedFd| child::container(plan, streams, node, status);
-        running.pid = spawn(own, self.entrance_to(processes)?.as_ref(), &self.own_processes, &theirs, run)?;
+        let run = |status: &OwnedFd| child::container(plan, streams, node, company.as_ref(), status);
+        running.pid = spawn(own, &theirs, run)?;
         running.starting = Some(Starting::new(asker, status));
         self.running.push(running);
         Ok(())
@@ -219,7 +233,7 @@ impl Pod {
         let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
         let node = &self.node_mounts;
         let run = |status: &OwnedFd| child::launcher(launch, streams, node, status);
-        running.pid = spawn(0, None, &self.own_processes, &theirs, run)?;
+        running.pid = spawn(0, &theirs, run)?;
         running.starting = Some(Starting::new(asker, status));
         running.pid_file = Some(launch.pid_file.clone());
         self.running.push(running);
@@ -249,37 +263,33 @@ impl Pod {
 
     fn exec(&mut self, asker: Asker, id: &str, process: &Process) -> Result<(), String> {
         let streams = if process.terminal { Streams::Terminal } else { Streams::Pipes(self.passed(asker)?) };
-        let container = self.find(id)?;
+        let container = self.find_started(id)?;
         let (pid, cgroup_files) = (container.pid, container.cgroups.clone());
-        let open = |name: &str| {
-            let path = format!("/proc/{pid}/ns/{name}");
-            File::open(&path).map(OwnedFd::from).during(|| format!("opening {path}"))
+        let entrance = Entrance {
+            mounts: namespace(pid, "mnt")?,
+            cgroups: namespace(pid, "cgroup")?,
+            processes: namespace(pid, "pid")?,
+            cgroup_files,
         };
-        let entrance = Entrance { mounts: open("mnt")?, cgroups: open("cgroup")?, cgroup_files };
         let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
         let run = |status: &OwnedFd| child::joiner(process, &entrance, streams, status);
-        let pid = spawn(0, self.entrance_to(Some(pid))?.as_ref(), &self.own_processes, &theirs, run)?;
+        let pid = spawn(0, &theirs, run)?;
         let starting = Some(Starting::new(asker, status));
         self.joined.push(Joined { pid, asker, starting });
         Ok(())
     }
 
-    /// The process namespace that somebody lives in.
-    fn entrance_to(&self, processes_of: Option<i32>) -> Result<Option<OwnedFd>, String> {
-        let Some(pid) = processes_of else { return Ok(None) };
-        let path = format!("/proc/{pid}/ns/pid");
-        File::open(&path).map(|file| Some(file.into())).during(|| format!("opening {path}"))
-    }
-
-    /// Answers starts that came out.
+    /// Answers starts that came out. A container that failed to start is answered for when its process is gone.
     fn settle(&mut self) {
         let mut answers = Vec::new();
         for running in &mut self.running {
             let Some(starting) = &mut running.starting else { continue };
             let asker = starting.asker;
-            match starting.outcome() {
+            let outcome = starting.outcome();
+            running.pid = starting.take_process().unwrap_or(running.pid);
+            match outcome {
                 Outcome::Pending => {}
-                Outcome::Failed(error) => answers.push((asker, Answer::Failed(error), Vec::new())),
+                Outcome::Failed(error) => starting.failure = Some(error),
                 Outcome::Started(terminal) if running.pid_file.is_some() => {
                     running.launching = Some(asker);
                     if let Err(error) = running.connected(terminal) {
@@ -297,7 +307,9 @@ impl Pod {
         }
         for joined in &mut self.joined {
             let Some(starting) = &mut joined.starting else { continue };
-            match starting.outcome() {
+            let outcome = starting.outcome();
+            joined.pid = starting.take_process().unwrap_or(joined.pid);
+            match outcome {
                 Outcome::Pending => {}
                 Outcome::Failed(error) => {
                     answers.push((joined.asker, Answer::Failed(error), Vec::new()));
@@ -337,13 +349,14 @@ impl Pod {
     }
 
     fn ended(&mut self, place: usize, code: i32) {
-        let running = self.running.swap_remove(place);
-        // One that never started was answered for already.
-        if running.starting.is_none() {
-            let id = running.id.clone();
-            let exit = running.end(code);
-            self.tell(&Answer::Exited(Standing { id, pid: 0, exit: Some(exit) }));
+        let mut running = self.running.swap_remove(place);
+        if let Some(starting) = running.starting.take() {
+            let why = starting.failure.unwrap_or_else(|| format!("it ended with exit status {code}"));
+            return self.answer(starting.asker, &Answer::Failed(why), Vec::new());
         }
+        let id = running.id.clone();
+        let exit = running.end(code);
+        self.tell(&Answer::Exited(Standing { id, pid: 0, exit: Some(exit) }));
     }
 
     fn tell(&mut self, answer: &Answer) {
@@ -363,25 +376,19 @@ impl Pod {
     }
 }
 
+/// A namespace of a process.
+fn namespace(pid: i32, name: &str) -> Result<OwnedFd, String> {
+    let path = format!("/proc/{pid}/ns/{name}");
+    File::open(&path).map(OwnedFd::from).during(|| format!("opening {path}"))
+}
+
 /// Starts a process; what it runs reports on `status` and never returns.
-fn spawn(
-    namespaces: u64,
-    processes: Option<&OwnedFd>,
-    own_processes: &OwnedFd,
-    status: &OwnedFd,
-    run: impl FnOnce(&OwnedFd) -> Never,
-) -> Result<i32, String> {
-    if let Some(processes) = processes {
-        kernel::enter(processes, CLONE_NEWPID).during(|| "entering the process namespace".to_owned())?;
-    }
+fn spawn(namespaces: u64, status: &OwnedFd, run: impl FnOnce(&OwnedFd) -> Never) -> Result<i32, String> {
     let forked = kernel::fork(namespaces);
     if let Ok(0) = forked {
         let Err(error) = run(status);
         child::report(status, error.as_bytes(), &[]);
         kernel::exit(1);
-    }
-    if processes.is_some() {
-        kernel::enter(own_processes, CLONE_NEWPID).during(|| "leaving the process namespace".to_owned())?;
     }
     forked.during(|| "starting a process".to_owned())
 }

@@ -1,31 +1,71 @@
 //! A container's root: put together in its own mount namespace, so that nothing of it is ever seen on the node and
 //! nothing stays when the last process in it is gone.
 //!
-//! The image is not trusted: every path in it is resolved as if the container's root were the root.
+//! Neither the image nor the volumes are trusted: every path in them is resolved inside the root (`rooted`) and used as a
+//! descriptor. Everything is mounted before the root is entered, while the node's `/proc` and `/dev` are at hand, because
+//! those of the container may be anything.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use crate::child::{While, path_of};
-use crate::kernel::{
-    self, MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REC, MS_REMOUNT, MS_SHARED, O_PATH,
-};
-use crate::wire::{Container, Device, Mount};
+use crate::kernel::{self, CLONE_NEWNS, MS_BIND, MS_RDONLY, MS_REC, MS_REMOUNT, MS_SHARED};
+use crate::rooted::{self, Links, PROCFS, Root, SYSFS};
+use crate::wire::{Container, Device, Mount, Processes};
 
 /// The source that means the pod's shared memory; it lies in the supervisor's own mount namespace.
 pub(crate) const SHARED_MEMORY: &str = "shm:";
 
+/// Where procfs of the process namespace that a pod's containers share lies, in the supervisor's own mount namespace.
+pub(crate) const SHARED_PROC: &str = "proc";
+
+/// What may be mounted below `/proc`: files that report on the node, which programs such as lxcfs replace. The list is runc's.
+const ALLOWED_IN_PROC: [&str; 10] = [
+    "/proc/cpuinfo",
+    "/proc/diskstats",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/proc/slabinfo",
+    "/proc/sys/kernel/ns_last_pid",
+    "/proc/sys/crypto/fips_enabled",
+];
+
 /// Mounts taken along from another mount namespace, by their place in the plan.
 pub(crate) type Copies = Vec<(usize, OwnedFd)>;
 
-/// What only the pod has.
+/// What only the pod has: its shared memory, and procfs of the process namespace that its containers share.
 pub(crate) fn copies_from_pod(plan: &Container) -> Result<Copies, String> {
-    copies(plan, |mount| (mount.source == SHARED_MEMORY).then_some("shm"))
+    copies(plan, |mount| match mount.kind.as_str() {
+        "" if mount.source == SHARED_MEMORY => Some("shm"),
+        "proc" if plan.processes == Processes::Pod => Some(SHARED_PROC),
+        _ => None,
+    })
 }
 
 /// What must stay connected to the node in both directions has to be copied before we part from it.
 pub(crate) fn copies_from_node(plan: &Container) -> Result<Copies, String> {
     copies(plan, |mount| (mount.propagation & MS_SHARED != 0).then_some(&mount.source))
+}
+
+/// Procfs of the container whose process namespace this one shares. Mounting it anew would need a process with all
+/// privileges in that namespace, where the other container's processes could trace it.
+pub(crate) fn copies_from_target(plan: &Container, target: &OwnedFd) -> Result<Copies, String> {
+    let Some(place) = plan.mounts.iter().position(|mount| mount.kind == "proc") else {
+        return Ok(Vec::new());
+    };
+    kernel::enter(target, CLONE_NEWNS).during(|| "entering the target container's mounts".to_owned())?;
+    let copy = || -> io::Result<OwnedFd> {
+        let proc = Root::open(Path::new("/"))?.find("/proc", Links::Refused)?;
+        if !rooted::is_proc_root(&proc)? {
+            return Err(io::Error::other("it is not procfs"));
+        }
+        kernel::copy_mount_of(&proc, false)
+    };
+    Ok(vec![(place, copy().during(|| "copying /proc of the target container".to_owned())?)])
 }
 
 fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>) -> Result<Copies, String> {
@@ -46,12 +86,10 @@ pub(crate) fn mount_image(plan: &Container) -> Result<(), String> {
         .during(|| "mounting the image".to_owned())
 }
 
-/// Puts the root together and makes it the root.
-pub(crate) fn build(plan: &Container, from_pod: Copies, from_node: Copies) -> Result<(), String> {
+/// Puts the root together.
+pub(crate) fn build(plan: &Container, mut copies: Copies) -> Result<Root, String> {
     mount_image(plan)?;
-    std::env::set_current_dir(&plan.root).during(|| format!("changing to {}", plan.root))?;
-    let root = OwnedFd::from(std::fs::File::open(".").during(|| "opening the root".to_owned())?);
-    let mut copies: Copies = from_pod.into_iter().chain(from_node).collect();
+    let root = Root::open(Path::new(&plan.root)).during(|| "opening the root".to_owned())?;
     for (place, one) in plan.mounts.iter().enumerate() {
         let copy =
             copies.iter().position(|(for_place, _)| *for_place == place).map(|at| copies.swap_remove(at).1);
@@ -60,40 +98,23 @@ pub(crate) fn build(plan: &Container, from_pod: Copies, from_node: Copies) -> Re
         if !one.optional {
             mounted?;
         }
-    }
-    for device in &plan.devices {
-        make_device(&root, device).during(|| format!("making device {}", device.path))?;
-    }
-    for (target, path) in &plan.links {
-        let (folder, name) = split(path);
-        let folder = folder_within(&root, folder).during(|| format!("making {path}"))?;
-        match kernel::make_link_at(target, &folder, name) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(format!("linking {path}: {error}"));
-            }
-            _ => {}
+        // At once, while nothing but ourselves has put anything there. A `/dev` that a volume brings stays as it is.
+        if has_own_devices(one) {
+            fill_dev(&root, plan)?;
         }
     }
-    make_working_folder(&root, plan)?;
-    kernel::pivot_root_here().during(|| "changing the root".to_owned())?;
-    kernel::detach(".").during(|| "leaving the node's root".to_owned())?;
-    std::env::set_current_dir("/").during(|| "changing to the root".to_owned())
+    let cwd = &plan.process.cwd;
+    root.directory(cwd, Links::Inside).during(|| format!("making the working directory {cwd:?}"))?;
+    verify(&root, plan)?;
+    Ok(root)
 }
 
-/// Hides and protects; the last thing before the container's own program.
-pub(crate) fn close(plan: &Container) -> Result<(), String> {
-    for path in &plan.masked {
-        mask(path).during(|| format!("masking {path}"))?;
-    }
-    for path in &plan.read_only_paths {
-        let bound = kernel::mount(path, path, "", MS_BIND | MS_REC, "");
-        match bound {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other.during(|| format!("protecting {path}"))?,
-        }
-        let flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
-        kernel::mount("", path, "", flags, "").during(|| format!("protecting {path}"))?;
-    }
+/// Makes what was put together the root; the node's is gone then.
+pub(crate) fn enter(root: &Root, plan: &Container) -> Result<(), String> {
+    kernel::change_directory(root.descriptor()).during(|| "changing to the root".to_owned())?;
+    kernel::pivot_root_here().during(|| "changing the root".to_owned())?;
+    kernel::detach(".").during(|| "leaving the node's root".to_owned())?;
+    std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
     if plan.read_only {
         let remounted = kernel::mount("", "/", "", MS_BIND | MS_REMOUNT | MS_RDONLY, "");
         remounted.during(|| "making the root read-only".to_owned())?;
@@ -101,39 +122,46 @@ pub(crate) fn close(plan: &Container) -> Result<(), String> {
     Ok(())
 }
 
-fn mask(path: &str) -> io::Result<()> {
-    match kernel::mount("/dev/null", path, "", MS_BIND, "") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            kernel::mount("tmpfs", path, "tmpfs", MS_RDONLY, "")
-        }
-        other => other,
-    }
+/// Whether a container's `/dev` is the one that is made for it, and not a volume.
+pub(crate) fn has_own_devices(mount: &Mount) -> bool {
+    mount.target == "/dev" && mount.kind == "tmpfs"
 }
 
-fn mount(root: &OwnedFd, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> {
+fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> {
     let say = |what: &'static str| move || what.to_owned();
+    if one.target.trim_matches('/').is_empty() {
+        return Err("nothing can be mounted over the root".to_owned());
+    }
     let is_bind = one.kind.is_empty();
     let is_folder = !is_bind
         || one.source == SHARED_MEMORY
         || std::fs::metadata(&one.source).during(|| format!("stat {}", one.source))?.is_dir();
-    let place = place(root, &one.target, is_folder).during(say("making the mount point"))?;
-    if !is_bind {
-        let mounted = kernel::mount(&one.source, &path_of(&place), &one.kind, one.flags, &one.options);
-        return mounted.during(say("mount"));
-    }
+    // What a container relies on for its confinement lies where it says, not where the image's links lead.
+    let links = if is_bind { Links::Inside } else { Links::Refused };
+    let place = if is_folder { root.directory(&one.target, links) } else { root.file(&one.target, links) };
+    let place = place.during(say("making the mount point"))?;
+    guard_proc(root, one, &place)?;
     match copy {
         Some(copy) => kernel::attach_mount(&copy, &place).during(say("attach"))?,
-        None => kernel::mount(&one.source, &path_of(&place), "", MS_BIND | MS_REC, "").during(say("bind"))?,
+        None if is_bind => {
+            kernel::mount(&one.source, &path_of(&place), "", MS_BIND | MS_REC, "").during(say("bind"))?;
+        }
+        None => {
+            let mounted = kernel::mount(&one.source, &path_of(&place), &one.kind, one.flags, &one.options);
+            mounted.during(say("mount"))?;
+        }
+    }
+    if !is_bind {
+        return Ok(());
     }
     // What was opened before lies under the mount now.
-    let mounted = kernel::open_within(root, &one.target, O_PATH).during(say("opening the mount"))?;
+    let mounted = root.find(&one.target, links).during(say("opening the mount"))?;
     if one.flags != 0 {
         let flags = MS_BIND | MS_REMOUNT | one.flags;
         kernel::mount("", &path_of(&mounted), "", flags, "").during(say("remount"))?;
     }
     if one.recursive_read_only {
-        kernel::make_read_only(&mounted).during(say("making it read-only"))?;
+        kernel::restrict_mount(&mounted, kernel::MOUNT_ATTR_RDONLY).during(say("making it read-only"))?;
     }
     if one.propagation != 0 {
         kernel::mount("", &path_of(&mounted), "", one.propagation, "").during(say("setting propagation"))?;
@@ -141,71 +169,75 @@ fn mount(root: &OwnedFd, one: &Mount, copy: Option<OwnedFd>) -> Result<(), Strin
     Ok(())
 }
 
-/// A file or folder to mount on, made if it is missing.
-fn place(root: &OwnedFd, path: &str, is_folder: bool) -> io::Result<OwnedFd> {
-    if is_folder {
-        return folder_within(root, path);
+/// Keeps volumes away from `/proc`, where they could hide that a path is not masked or fake what the kernel says.
+fn guard_proc(root: &Root, one: &Mount, place: &OwnedFd) -> Result<(), String> {
+    let say = || "looking at the mount point".to_owned();
+    if one.kind.is_empty() && one.target == "/proc" {
+        let source = Root::open(Path::new(&one.source)).during(say)?;
+        return match rooted::is_proc_root(source.descriptor()).during(say)? {
+            true => Ok(()),
+            false => Err("\"/proc\" cannot be mounted because it is not of type proc".to_owned()),
+        };
     }
-    if let Ok(there) = kernel::open_within(root, path, O_PATH) {
-        return Ok(there);
+    if rooted::file_system(place).during(say)? != PROCFS {
+        return Ok(());
     }
-    let (folder, name) = split(path);
-    const REGULAR: u32 = 0o100644;
-    kernel::make_node_at(&folder_within(root, folder)?, name, REGULAR, 0, 0)?;
-    kernel::open_within(root, path, O_PATH)
+    let allowed =
+        ALLOWED_IN_PROC.contains(&one.target.as_str()) && root.find(&one.target, Links::Refused).is_ok();
+    if allowed {
+        Ok(())
+    } else {
+        Err(format!("{:?} cannot be mounted because it is inside /proc", one.target))
+    }
 }
 
-/// A folder, made with all above it if it is missing.
-fn folder_within(root: &OwnedFd, path: &str) -> io::Result<OwnedFd> {
-    let path = path.trim_end_matches('/');
-    if path.is_empty() {
-        return root.try_clone();
-    }
-    match kernel::open_within(root, path, O_PATH) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
-    }
-    let (folder, name) = split(path);
-    match kernel::make_folder_at(&folder_within(root, folder)?, name) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    kernel::open_within(root, path, O_PATH)
-}
-
-fn split(path: &str) -> (&str, &str) {
-    path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path))
-}
-
-fn make_device(root: &OwnedFd, device: &Device) -> io::Result<()> {
-    let (folder, name) = split(&device.path);
-    let folder = folder_within(root, folder)?;
-    match kernel::make_node_at(&folder, name, device.mode, device.major, device.minor) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    kernel::change_owner_at(&folder, name, device.uid, device.gid)
-}
-
-/// Images may name a working directory that they do not have.
-fn make_working_folder(root: &OwnedFd, plan: &Container) -> Result<(), String> {
-    let cwd = &plan.process.cwd;
-    let made = folder_within(root, cwd).during(|| format!("making the working directory {cwd:?}"));
-    // In a root that somebody else owns, changing to it says what is wrong.
-    made.map(drop)
-}
-
-/// The terminal is also the container's console.
-pub(crate) fn make_console(peer: &OwnedFd) -> Result<(), String> {
-    let console = "/dev/console";
-    match std::fs::File::create_new(console) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(format!("making the console: {error}"));
+/// Checks, when everything is mounted, that the kernel's own file systems are where the container's confinement expects them.
+fn verify(root: &Root, plan: &Container) -> Result<(), String> {
+    for (kind, target, expected) in [("proc", "/proc", PROCFS), ("sysfs", "/sys", SYSFS)] {
+        let planned = |mount: &Mount| mount.target == target && (mount.kind == kind || kind == "proc");
+        if !plan.mounts.iter().any(planned) {
+            continue;
         }
-        _ => {}
+        let say = || format!("verifying {target}");
+        let found = root.find(target, Links::Refused).during(say)?;
+        if rooted::file_system(&found).during(say)? != expected {
+            return Err(format!("verifying {target}: it is not {kind}"));
+        }
     }
-    let peer = format!("/proc/self/fd/{}", peer.as_raw_fd());
-    let name = std::fs::read_link(peer).during(|| "finding the terminal".to_owned())?;
-    kernel::mount(&name.to_string_lossy(), console, "", MS_BIND, "")
-        .during(|| "mounting the console".to_owned())
+    Ok(())
+}
+
+fn fill_dev(root: &Root, plan: &Container) -> Result<(), String> {
+    for device in &plan.devices {
+        make_device(root, device).during(|| format!("making device {}", device.path))?;
+    }
+    for (target, path) in &plan.links {
+        let (folder, name) = rooted::split(path);
+        let folder = root.directory(folder, Links::Refused).during(|| format!("making {path}"))?;
+        match kernel::make_link_at(target, &folder, name) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(format!("linking {path}: {error}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A device that is there already stays as it is, if it is the same; anything else in its place is refused.
+fn make_device(root: &Root, device: &Device) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    const KIND: u32 = 0o170_000;
+    let (folder, name) = rooted::split(&device.path);
+    let folder = root.directory(folder, Links::Inside)?;
+    match rooted::make_node(&folder, name, device.mode, device.major, device.minor) {
+        Ok(()) => kernel::change_owner_at(&folder, name, device.uid, device.gid),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let there = rooted::metadata(&root.find(&device.path, Links::Refused)?)?;
+            let number = rooted::device_number(device.major, device.minor);
+            let same = there.mode() & KIND == device.mode & KIND && there.rdev() == number;
+            if same { Ok(()) } else { Err(error) }
+        }
+        Err(error) => Err(error),
+    }
 }

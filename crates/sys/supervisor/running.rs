@@ -22,10 +22,17 @@ pub(crate) struct Starting {
     pub(crate) asker: Asker,
     status: OwnedFd,
     terminal: Option<OwnedFd>,
+    /// The process that goes on for the one that was started, once it is known.
+    process: Option<i32>,
+    /// Why it failed, if it did. It is answered when the process is gone, and with it what it had mounted.
+    pub(crate) failure: Option<String>,
 }
 
-/// What is said along with a terminal; everything else that is said is why the start failed.
-pub(crate) const TERMINAL: &[u8] = b"terminal";
+/// What is said along with a terminal. What begins neither with this nor with [`PROCESS`] is why the start failed.
+pub(crate) const TERMINAL: &[u8] = b"\0terminal";
+
+/// What is said before the number of the process that goes on for the one that was started.
+pub(crate) const PROCESS: &[u8] = b"\0process ";
 
 /// How a start came out.
 pub(crate) enum Outcome {
@@ -36,14 +43,22 @@ pub(crate) enum Outcome {
 
 impl Starting {
     pub(crate) fn new(asker: Asker, status: OwnedFd) -> Starting {
-        Starting { asker, status, terminal: None }
+        Starting { asker, status, terminal: None, process: None, failure: None }
     }
 
     pub(crate) fn awaited(&self) -> kernel::Awaited {
         kernel::awaited(&self.status, kernel::POLLIN)
     }
 
+    /// The process that goes on for the one that was started, if it is newly known.
+    pub(crate) fn take_process(&mut self) -> Option<i32> {
+        self.process.take()
+    }
+
     pub(crate) fn outcome(&mut self) -> Outcome {
+        if self.failure.is_some() {
+            return Outcome::Pending;
+        }
         let mut text = [0; 4096];
         loop {
             let mut passed = Vec::new();
@@ -53,6 +68,10 @@ impl Starting {
                 Ok(0) => return Outcome::Started(self.terminal.take()),
                 // A terminal came along; how it goes on is still to be told.
                 Ok(length) if text[..length] == *TERMINAL => {}
+                Ok(length) if text[..length].starts_with(PROCESS) => {
+                    let number = std::str::from_utf8(&text[PROCESS.len()..length]).ok();
+                    self.process = number.and_then(|number| number.parse().ok());
+                }
                 Ok(length) => return Outcome::Failed(String::from_utf8_lossy(&text[..length]).into_owned()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Pending,
                 Err(error) => return Outcome::Failed(error.to_string()),

@@ -11,7 +11,7 @@ use super::plan::container::{Inputs, plan};
 use super::plan::devices::{self, Rule};
 use super::plan::user::{self, Accounts};
 use super::*;
-use crate::image::Named;
+use crate::image::{Named, merged};
 use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile};
 
 mod launched;
@@ -302,15 +302,18 @@ impl Native {
     }
 }
 
-/// The image's users and groups, from the topmost layer that has them.
+/// More than any list of users of an image has.
+const LARGEST_ACCOUNTS: u64 = 4 << 20;
+
+/// The image's users and groups. What cannot be read is empty, as if the image had none.
 fn accounts(root: &Path, layers: &[String]) -> Accounts {
+    let layers: Vec<_> = layers.iter().map(|layer| root.join(layer)).collect();
     let read = |file: &str| {
-        let files = layers.iter().map(|layer| root.join(layer).join(file));
-        // A deletion is a device, and no file.
-        let found = files
-            .filter(|file| file.symlink_metadata().is_ok())
-            .find(|file| fs::symlink_metadata(file).is_ok_and(|data| data.is_file()));
-        found.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default()
+        let content = merged::read(&layers, Path::new(file), LARGEST_ACCOUNTS).unwrap_or_else(|error| {
+            tracing::warn!(file, %error, "cannot read the image's users; using none");
+            Vec::new()
+        });
+        String::from_utf8_lossy(&content).into_owned()
     };
     Accounts { passwd: read("etc/passwd"), group: read("etc/group") }
 }

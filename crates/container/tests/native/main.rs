@@ -1,6 +1,7 @@
 //! The native runtime with real containers. Needs root, and Debian's `busybox-static`.
 
 #[cfg(test)]
+mod attacks;
 mod handlers;
 #[cfg(test)]
 mod lifecycle;

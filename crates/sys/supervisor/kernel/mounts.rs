@@ -1,4 +1,4 @@
-//! Mounts, and files within a root that is not trusted.
+//! Mounts. Paths here are of the node; what is inside a root that is not trusted is named by a descriptor (`rooted`).
 
 use super::*;
 
@@ -26,11 +26,21 @@ pub(crate) fn pivot_root_here() -> io::Result<()> {
 
 /// A copy of what is mounted at a path, to be attached elsewhere.
 pub(crate) fn copy_mount(path: &str, recursive: bool) -> io::Result<OwnedFd> {
+    copy_mount_at(AT_FDCWD, path, if recursive { AT_RECURSIVE } else { 0 })
+}
+
+/// A copy of what is seen at a descriptor's file, to be attached elsewhere.
+pub(crate) fn copy_mount_of(file: &OwnedFd, recursive: bool) -> io::Result<OwnedFd> {
+    let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    copy_mount_at(i64::from(file.as_raw_fd()), "", flags)
+}
+
+fn copy_mount_at(directory: Argument, path: &str, flags: u64) -> io::Result<OwnedFd> {
     const OPEN_TREE_CLONE: u64 = 1;
-    let flags = OPEN_TREE_CLONE | O_CLOEXEC | if recursive { AT_RECURSIVE } else { 0 };
+    let flags = OPEN_TREE_CLONE | O_CLOEXEC | flags;
     let path = text(path)?;
     // SAFETY: the text outlives the call.
-    unsafe { call(number::OPEN_TREE, [AT_FDCWD, path.as_ptr() as i64, flags as i64, 0, 0, 0]) }.map(owned)
+    unsafe { call(number::OPEN_TREE, [directory, path.as_ptr() as i64, flags as i64, 0, 0, 0]) }.map(owned)
 }
 
 pub(crate) fn attach_mount(copy: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
@@ -42,10 +52,13 @@ pub(crate) fn attach_mount(copy: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
     unsafe { call(number::MOVE_MOUNT, [from, pointer, to, pointer, BOTH_EMPTY, 0]) }.map(drop)
 }
 
-/// Makes a mount and everything below it read-only.
-pub(crate) fn make_read_only(target: &OwnedFd) -> io::Result<()> {
-    const MOUNT_ATTR_RDONLY: u64 = 1;
-    let attributes = [MOUNT_ATTR_RDONLY, 0, 0, 0];
+pub(crate) const MOUNT_ATTR_RDONLY: u64 = 1;
+/// Read-only, and neither programs nor devices are of use.
+pub(crate) const MOUNT_ATTR_INERT: u64 = MOUNT_ATTR_RDONLY | 2 | 4 | 8;
+
+/// Restricts a mount and everything below it.
+pub(crate) fn restrict_mount(target: &OwnedFd, attributes: u64) -> io::Result<()> {
+    let attributes = [attributes, 0, 0, 0];
     let nothing = text("")?;
     let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as i64;
     let arguments = [
@@ -60,45 +73,12 @@ pub(crate) fn make_read_only(target: &OwnedFd) -> io::Result<()> {
     unsafe { call(number::MOUNT_SETATTR, arguments) }.map(drop)
 }
 
-/// Opens a path as if `root` were the root: no link leads out.
-pub(crate) fn open_within(root: &OwnedFd, path: &str, flags: u64) -> io::Result<OwnedFd> {
-    const RESOLVE_IN_ROOT: u64 = 0x10;
-    let how = [flags | O_CLOEXEC, 0, RESOLVE_IN_ROOT];
-    let path = text(path)?;
-    let arguments =
-        [i64::from(root.as_raw_fd()), path.as_ptr() as i64, address(&how), size_of_val(&how) as i64, 0, 0];
-    // SAFETY: text and instructions outlive the call, and the size is theirs.
-    unsafe { call(number::OPENAT2, arguments) }.map(owned)
-}
-
-pub(crate) fn make_folder_at(folder: &OwnedFd, name: &str) -> io::Result<()> {
-    let name = text(name)?;
-    let arguments = [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, 0o755, 0, 0, 0];
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::MKDIRAT, arguments) }.map(drop)
-}
-
-/// Makes a file or device; the mode says which.
-pub(crate) fn make_node_at(
-    folder: &OwnedFd,
-    name: &str,
-    mode: u32,
-    major: u32,
-    minor: u32,
-) -> io::Result<()> {
-    let (major, minor) = (u64::from(major), u64::from(minor));
-    let device = ((major & 0xfff) << 8) | (minor & 0xff) | ((minor & !0xff) << 12) | ((major & !0xfff) << 32);
-    let name = text(name)?;
-    let arguments =
-        [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, i64::from(mode), device as i64, 0, 0];
-    // SAFETY: the text outlives the call.
-    unsafe { call(number::MKNODAT, arguments) }.map(drop)
-}
-
+/// Changes the owner of what a name in a directory stands for; a link is not followed.
 pub(crate) fn change_owner_at(folder: &OwnedFd, name: &str, uid: u32, gid: u32) -> io::Result<()> {
+    const AT_SYMLINK_NOFOLLOW: i64 = 0x100;
     let name = text(name)?;
-    let arguments =
-        [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, i64::from(uid), i64::from(gid), 0, 0];
+    let (uid, gid) = (i64::from(uid), i64::from(gid));
+    let arguments = [i64::from(folder.as_raw_fd()), name.as_ptr() as i64, uid, gid, AT_SYMLINK_NOFOLLOW, 0];
     // SAFETY: the text outlives the call.
     unsafe { call(number::FCHOWNAT, arguments) }.map(drop)
 }

@@ -2,13 +2,12 @@
 
 use super::*;
 
-/// A new terminal: its master, and its other side.
-pub(crate) fn open_terminal(columns: u16, rows: u16) -> io::Result<(OwnedFd, OwnedFd)> {
+/// Makes a terminal of its master: unlocks it, sets its size, and opens its other side.
+pub(crate) fn prepare_terminal(master: &OwnedFd, columns: u16, rows: u16) -> io::Result<OwnedFd> {
     const UNLOCK: i64 = 0x4004_5431;
     const PEER: i64 = 0x5441;
     const SIZE: i64 = 0x5414;
     const READ_WRITE_NO_CONTROL: i64 = 0o2 | 0o400 | O_CLOEXEC as i64;
-    let master = OwnedFd::from(std::fs::File::options().read(true).write(true).open("/dev/ptmx")?);
     let raw = i64::from(master.as_raw_fd());
     let unlocked = 0i32;
     // SAFETY: the argument outlives the call.
@@ -19,7 +18,7 @@ pub(crate) fn open_terminal(columns: u16, rows: u16) -> io::Result<(OwnedFd, Own
         // SAFETY: the size outlives the call.
         unsafe { call(number::IOCTL, [raw, SIZE, address(&size), 0, 0, 0]) }?;
     }
-    Ok((master, peer))
+    Ok(peer)
 }
 
 /// The terminal on standard input controls this session.

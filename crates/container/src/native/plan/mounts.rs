@@ -38,8 +38,17 @@ fn read_only_root(config: &ContainerConfig) -> bool {
     config.linux.security_context.readonly_rootfs
 }
 
-fn clean(path: &str) -> &str {
-    path.trim_end_matches('/')
+/// The path without detours, as it is compared: `..` and `.` are taken out lexically, and it ends without a slash.
+fn clean(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().fold(String::new(), |path, part| path + "/" + part)
 }
 
 fn system(privileged: bool, own_ipc: bool) -> Vec<wire::Mount> {
@@ -106,7 +115,7 @@ fn of(mount: &Mount) -> wire::Mount {
     wire::Mount {
         propagation: propagation | flag::REC,
         recursive_read_only: mount.recursive_read_only,
-        ..bind(&mount.host_path, clean(&mount.container_path), mount.readonly)
+        ..bind(&mount.host_path, &clean(&mount.container_path), mount.readonly)
     }
 }
 
@@ -117,6 +126,20 @@ mod tests {
     fn mount(container_path: &str) -> Mount {
         let host_path = "/node".to_owned();
         Mount { container_path: container_path.to_owned(), host_path, readonly: true, ..Mount::default() }
+    }
+
+    #[test]
+    fn paths_are_compared_without_detours() {
+        for (path, expected) in [
+            ("/proc/", "/proc"),
+            ("//proc//.", "/proc"),
+            ("/a/../proc", "/proc"),
+            ("/../../proc/x/..", "/proc"),
+            ("/", ""),
+            ("relative", "/relative"),
+        ] {
+            assert_eq!(clean(path), expected, "{path}");
+        }
     }
 
     #[test]

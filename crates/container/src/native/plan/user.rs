@@ -38,11 +38,10 @@ pub(crate) fn identity(
         None => image_user.to_owned(),
     };
     let account = find(accounts, &name);
-    let uid = match (&account, name.parse::<i64>()) {
-        (Some(account), _) => account.uid,
-        (None, Ok(uid)) => uid,
-        (None, Err(_)) if name.is_empty() => 0,
-        (None, Err(_)) => return Err(unknown("user", &name)),
+    let uid = match (number(&name), &account) {
+        (Some(uid), _) => uid,
+        (None, Some(account)) => account.uid,
+        (None, None) => return Err(unknown("user", &name)),
     };
     let gid = match asked.run_as_group {
         Some(gid) => gid,
@@ -70,12 +69,18 @@ fn unknown(what: &str, name: &str) -> Error {
     Error::InvalidArgument(format!("unable to find {what} {name}: no matching entries in the image"))
 }
 
-/// By name, or by number.
+/// A number is always an id: an image that calls a user `1000` does not decide who `runAsUser: 1000` is.
+fn number(name: &str) -> Option<i64> {
+    if name.is_empty() { Some(0) } else { name.parse().ok() }
+}
+
+/// By number if it is one, else by name.
 fn find<'a>(accounts: &'a Accounts, name: &str) -> Option<Account<'a>> {
-    let number = if name.is_empty() { Some(0) } else { name.parse::<i64>().ok() };
-    let all = accounts.passwd.lines().filter_map(account);
-    let mut matching = all.filter(|account| account.name == name || Some(account.uid) == number);
-    matching.next()
+    let mut all = accounts.passwd.lines().filter_map(account);
+    match number(name) {
+        Some(uid) => all.find(|account| account.uid == uid),
+        None => all.find(|account| account.name == name),
+    }
 }
 
 fn account(line: &str) -> Option<Account<'_>> {
@@ -88,8 +93,8 @@ fn account(line: &str) -> Option<Account<'_>> {
 }
 
 fn group_id(accounts: &Accounts, name: &str) -> Result<i64> {
-    let found = groups(accounts).find(|(known, _, _)| *known == name).map(|(_, gid, _)| gid);
-    found.or_else(|| name.parse().ok()).ok_or_else(|| unknown("group", name))
+    let by_name = || groups(accounts).find(|(known, _, _)| *known == name).map(|(_, gid, _)| gid);
+    number(name).or_else(by_name).ok_or_else(|| unknown("group", name))
 }
 
 fn memberships<'a>(accounts: &'a Accounts, user: &'a str) -> impl Iterator<Item = i64> {
@@ -145,6 +150,26 @@ mod tests {
             asked.supplemental_groups_policy = SupplementalGroupsPolicy::Strict;
         };
         check("", strict, (33, 5, &[5, 9], "/var/www"));
+    }
+
+    /// CVE-2016-3697: an image's name for a user that looks like a number.
+    #[test]
+    fn a_number_is_never_a_name() {
+        let accounts = Accounts {
+            passwd: "1000:x:0:0::/root:/bin/sh\n+7:x:0:0::/:/bin/sh\n".to_owned(),
+            group: "2000:x:0:1000\n".to_owned(),
+        };
+        let check = |image: &str, ask: Option<i64>, expected: (i64, i64)| {
+            let asked = ContainerSecurityContext { run_as_user: ask, ..ContainerSecurityContext::default() };
+            let image = Process { user: image.to_owned(), ..Process::default() };
+            let user = identity(&asked, &image, &accounts).unwrap().user;
+            assert_eq!((user.uid, user.gid), expected, "{image:?} {ask:?}");
+            assert!(!user.supplemental_groups.contains(&0) || expected.1 == 0);
+        };
+        check("", Some(1000), (1000, 0));
+        check("1000", None, (1000, 0));
+        check("1000:2000", None, (1000, 2000));
+        check("+7", None, (7, 0));
     }
 
     #[test]
