@@ -427,7 +427,7 @@ async fn masks_stay() {
     import(&node, "masked:latest", &[Entry::Directory("testdir"), Entry::File("testfile", SECRET)]);
     let script = "cat /testfile; ls -A /testdir; \
         touch /testdir/x || echo 1; rm -f /testfile || echo 2; rm -rf /testdir || echo 3; umount /testfile || echo 4; \
-        umount /testdir || echo 5; { echo x > /proc/sys/kernel/domainname; } || echo 6; umount /proc/sys || echo 7";
+        umount /testdir || echo 5; { echo x > /proc/sys/kernel/hostname; } || echo 6; umount /proc/sys || echo 7";
     for (name, read_only) in [("writable", false), ("read-only", true)] {
         let (_, text) = node
             .run(name, script, |config| {
