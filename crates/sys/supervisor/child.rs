@@ -145,6 +145,7 @@ pub(crate) fn joiner(process: &Process, entrance: &Entrance, streams: Streams, s
 /// the node's procfs, because the container's may be anything.
 fn begin(cgroups: &[String], process: &Process) -> Result<Option<fs::File>, String> {
     kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
+    kernel::new_keyring().during(|| "making a keyring".to_owned())?;
     kernel::new_session().during(|| "starting a session".to_owned())?;
     for file in cgroups {
         fs::write(file, "0").during(|| format!("joining {file}"))?;

@@ -41,6 +41,7 @@ numbers! {
     FCNTL 72 25
     GETCWD 79 17
     IOCTL 16 29
+    KEYCTL 250 219
     KILL 62 129
     MOUNT 165 40
     MOUNT_SETATTR 442 442
@@ -187,6 +188,16 @@ pub(crate) fn set_hostname(name: &str) -> io::Result<()> {
 
 fn control(option: i64, value: u64) -> io::Result<()> {
     plain(number::PRCTL, [option, value as i64, 0, 0, 0, 0]).map(drop)
+}
+
+/// Leaves the session keyring of the process that started us, with the keys in it, for an empty one.
+pub(crate) fn new_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: i64 = 1;
+    match plain(number::KEYCTL, [JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0]) {
+        // A kernel without keyrings has no keys either.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// Whether processes of the same user may look into this one.

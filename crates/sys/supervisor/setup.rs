@@ -25,6 +25,7 @@ pub(crate) fn pod(sandbox: &Sandbox) -> Result<Pod, String> {
     kernel::new_session().during(|| "starting a session".to_owned())?;
     kernel::close_on_execute_from(3).during(|| "closing descriptors".to_owned())?;
     kernel::set_dumpable(false).during(|| "hiding".to_owned())?;
+    kernel::new_keyring().during(|| "making a keyring".to_owned())?;
     // Files are for the node's administrator, whatever the process that started us left us.
     kernel::set_umask(0o027);
     // A name for people; nothing depends on it.

@@ -241,7 +241,7 @@ async fn processes_that_join_a_container_hold_nothing() {
     node.end().await;
 }
 
-/// CVE-2014-…: only the standard streams come along, to the first process and to commands.
+/// CVE-2016-9962, CVE-2024-21626: only the standard streams come along, to the first process and to commands.
 #[tokio::test]
 async fn no_descriptor_comes_along() {
     let node = Node::new().await;
@@ -252,6 +252,28 @@ async fn no_descriptor_comes_along() {
     let (sandbox, pod) = node.run_pod("commands").await;
     let id = node.start(&sandbox, &pod, &container("main", "exec sleep 1000")).await;
     assert_eq!(String::from_utf8(node.exec(&id, script).await.stdout).unwrap().trim(), "4");
+    node.end().await;
+}
+
+/// CVE-2019-5736: the runtime's own program, reached through the process that is about to run a command, and written to.
+#[tokio::test]
+async fn the_supervisors_program_cannot_be_changed() {
+    let node = Node::new().await;
+    import(&node, "self:latest", &[Entry::Link("bin/itself", "/proc/self/exe")]);
+    let (sandbox, pod) = node.run_pod("program").await;
+    let script = "while :; do for p in /proc/[0-9]*; do cat /bin/true > $p/exe; done; done 2>/dev/null";
+    let mut config = container("writer", script);
+    config.image = ImageSpec::new("self");
+    config.linux.security_context.capabilities.add = words(&["SYS_PTRACE"]);
+    let id = node.start(&sandbox, &pod, &config).await;
+    for _ in 0..20 {
+        let command = words(&["/bin/itself"]);
+        // It is run as the container, and knows nothing to do.
+        assert_ne!(node.runtime.exec_sync(&id, &command, PATIENCE).await.unwrap().exit_code, 0);
+    }
+    let text = attempt(&node, &sandbox, &pod, &container("after", "echo unchanged")).await;
+    assert_eq!(text.as_deref(), Ok("unchanged\n"));
+    assert_eq!(node.run("another", "echo unchanged", |_| ()).await.1, "unchanged\n");
     node.end().await;
 }
 
@@ -425,7 +447,7 @@ async fn the_nodes_users_are_not_the_images() {
 async fn masks_stay() {
     let node = Node::new().await;
     import(&node, "masked:latest", &[Entry::Directory("testdir"), Entry::File("testfile", SECRET)]);
-    let script = "cat /testfile; ls -A /testdir; \
+    let script = "exec 2>/dev/null; cat /testfile; ls -A /testdir; \
         touch /testdir/x || echo 1; rm -f /testfile || echo 2; rm -rf /testdir || echo 3; umount /testfile || echo 4; \
         umount /testdir || echo 5; { echo x > /proc/sys/kernel/hostname; } || echo 6; umount /proc/sys || echo 7";
     for (name, read_only) in [("writable", false), ("read-only", true)] {
