@@ -15,7 +15,7 @@ struct Need {
     met: fn() -> bool,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 11] = [
     Need { package: "build-essential", met: || works("cc", &["--version"]) && works("make", &["--version"]) },
     Need { package: "python3", met: || works("python3", &["--version"]) },
     Need { package: "python3-venv", met: || works("python3", &["-c", "import ensurepip, venv"]) },
@@ -29,6 +29,8 @@ const NEEDS: [Need; 10] = [
     Need { package: "containernetworking-plugins", met: || Path::new("/usr/lib/cni/ptp").exists() },
     // A kernel as a process, for what this machine's own kernel is not set up for.
     Need { package: "user-mode-linux", met: || works("linux.uml", &["--version"]) },
+    // It says whether the default AppArmor profile makes sense.
+    Need { package: "apparmor", met: || works("apparmor_parser", &["--version"]) },
     // The proxy's other way to make rules.
     Need { package: "iptables", met: || works("iptables", &["--version"]) },
 ];

@@ -8,6 +8,7 @@
 //! *Invariants:* no mount is ever made in the node's mount namespace. A container without a supervisor does not
 //! run. A record is written whole or not at all.
 
+mod apparmor;
 pub mod cgroup;
 mod containers;
 mod images;

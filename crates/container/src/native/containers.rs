@@ -12,7 +12,7 @@ use super::plan::devices::{self, Rule};
 use super::plan::user::{self, Accounts};
 use super::*;
 use crate::image::{Named, merged};
-use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile};
+use crate::{ContainerConfig, PodSandboxConfig, SecurityProfile, SelinuxOption};
 
 mod launched;
 mod node;
@@ -210,6 +210,7 @@ impl Native {
                 state.sandboxes.get(&record.sandbox_id).ok_or_else(|| no_sandbox(&record.sandbox_id))?;
             sandbox.record.config.clone()
         };
+        refuse_labels(security.selinux_options.as_ref())?;
         let given = if security.privileged { node::all_devices() } else { node::devices(&config.devices)? };
         let rules =
             devices::default_rules().into_iter().chain(given.iter().map(|(d, a)| devices::rule_for(d, a)));
@@ -227,7 +228,7 @@ impl Native {
             cgroup: &record.cgroup,
             devices: given.into_iter().map(|(device, _)| device).collect(),
             seccomp: self.seccomp_of(config)?.map(|filter| filter.program()).unwrap_or_default(),
-            apparmor: apparmor_of(security.apparmor.as_ref(), security.privileged)?,
+            apparmor: apparmor::profile(security.apparmor.as_ref(), security.privileged)?,
             log: &record.log_path,
         })?;
         Ok((plan, rules))
@@ -318,16 +319,13 @@ fn accounts(root: &Path, layers: &[String]) -> Accounts {
     Accounts { passwd: read("etc/passwd"), group: read("etc/group") }
 }
 
-fn apparmor_of(profile: Option<&SecurityProfile>, privileged: bool) -> Result<String> {
-    match profile {
-        Some(SecurityProfile::Localhost(name)) if !privileged => {
-            let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
-            if enabled.trim() != "Y" {
-                return Err(Error::FailedPrecondition("apparmor is not supported on this node".to_owned()));
-            }
-            Ok(name.trim_start_matches("localhost/").to_owned())
-        }
-        _ => Ok(String::new()),
+/// A node that enforces labels would run the container with another than it asks for: none is set here.
+fn refuse_labels(asked: Option<&SelinuxOption>) -> Result<()> {
+    match asked.is_some() && Path::new("/sys/fs/selinux/enforce").exists() {
+        true => Err(Error::FailedPrecondition(
+            "seLinuxOptions are not supported by this runtime on a node with SELinux".to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 
