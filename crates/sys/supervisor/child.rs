@@ -85,6 +85,7 @@ pub(crate) fn container(
     copies.extend(root::copies_from_node(plan)?);
     let namespaces = CLONE_NEWNS | if plan.own_cgroup_namespace { CLONE_NEWCGROUP } else { 0 };
     kernel::unshare(namespaces).during(|| "making namespaces".to_owned())?;
+    // A path of the node.
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
         .during(|| "parting from the node's mounts".to_owned())?;
     // Modes are those that are asked for.
@@ -104,19 +105,23 @@ pub(crate) fn launcher(launch: &Launch, streams: Streams, node: &OwnedFd, status
     kernel::new_session().during(|| "starting a session".to_owned())?;
     let memory = match launch.shared_memory.as_str() {
         "" => None,
+        // A path of the node: the pod's own folder.
         _ => Some(kernel::copy_mount("shm", true).during(|| "copying shared memory".to_owned())?),
     };
     kernel::enter(node, CLONE_NEWNS).during(|| "entering the node's mounts".to_owned())?;
     kernel::unshare(CLONE_NEWNS).during(|| "making namespaces".to_owned())?;
+    // A path of the node.
     kernel::mount("", "/", "", MS_REC | MS_SLAVE, "")
         .during(|| "parting from the node's mounts".to_owned())?;
     root::mount_image(plan)?;
     if let Some(memory) = memory {
         let place = &launch.shared_memory;
+        // A path of the node.
         let folder = fs::File::open(place).map(OwnedFd::from).during(|| format!("opening {place}"))?;
         kernel::attach_mount(&memory, &folder).during(|| "attaching shared memory".to_owned())?;
     }
     let root = Root::open(Path::new(&plan.root)).during(|| "opening the root".to_owned())?;
+    // A path of the node: the program that starts the container is the node's.
     std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
     connect(&plan.process, streams, &root, false, status)?;
     if plan.process.terminal {
@@ -148,14 +153,15 @@ fn begin(cgroups: &[String], process: &Process) -> Result<Option<fs::File>, Stri
     kernel::new_keyring().during(|| "making a keyring".to_owned())?;
     kernel::new_session().during(|| "starting a session".to_owned())?;
     for file in cgroups {
+        // A path of the node.
         fs::write(file, "0").during(|| format!("joining {file}"))?;
     }
-    // Some nodes refuse to lower it; that is no reason not to run.
+    // Some nodes refuse to lower it; that is no reason not to run. A path of the node.
     let _ = fs::write("/proc/self/oom_score_adj", process.oom_score_adj.to_string());
     if process.apparmor.is_empty() {
         return Ok(None);
     }
-    let file = fs::File::options().write(true).open("/proc/self/attr/exec");
+    let file = fs::File::options().write(true).open("/proc/self/attr/exec"); // A path of the node.
     file.map(Some).during(|| "opening the AppArmor attribute".to_owned())
 }
 
@@ -295,12 +301,13 @@ pub(crate) fn drop_bounding(kept: u64, allowed: u64) -> Result<(), String> {
     failed.map_or(Ok(()), |capability| Err(format!("dropping capability {capability}")))
 }
 
-/// The program's file, as a shell would find it.
+/// The program's file, as a shell would find it. It is looked for as the container itself, which has nothing of the node by now.
 fn find(process: &Process) -> Result<String, String> {
     let Some(name) = process.args.first().filter(|name| !name.is_empty()) else {
         return Err("no command specified".to_owned());
     };
     if name.contains('/') {
+        // As the container itself.
         return match fs::metadata(name) {
             Ok(_) => Ok(name.clone()),
             Err(error) => Err(format!("exec: {name:?}: stat {name}: {}", words(&error))),
@@ -318,6 +325,7 @@ fn find(process: &Process) -> Result<String, String> {
 
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
+    // As the container itself.
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 

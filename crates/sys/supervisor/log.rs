@@ -28,7 +28,7 @@ struct Sink {
 
 pub(crate) fn open(path: &str) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // A pod that can write to the directory of logs must not choose which file its output goes to.
+    // A path of the node. A pod that can write to the directory of logs must not choose which file its output goes to.
     File::options().append(true).create(true).mode(0o640).custom_flags(kernel::O_NOFOLLOW).open(path)
 }
 

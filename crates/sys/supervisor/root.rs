@@ -73,6 +73,7 @@ fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>
     let sources = mounts.filter_map(|(place, mount)| Some((place, wanted(mount)?)));
     sources
         .map(|(place, source)| {
+            // A path of the node: a volume's, or one of the pod's own folder.
             let copy = kernel::copy_mount(source, true).during(|| format!("copying the mount {source:?}"))?;
             Ok((place, copy))
         })
@@ -81,7 +82,9 @@ fn copies<'a>(plan: &'a Container, wanted: impl Fn(&'a Mount) -> Option<&'a str>
 
 /// Mounts the image, where the container's root is to be.
 pub(crate) fn mount_image(plan: &Container) -> Result<(), String> {
+    // A path of the node, and below another path of the node.
     std::env::set_current_dir(&plan.layers).during(|| format!("changing to {}", plan.layers))?;
+    // A path of the node.
     kernel::mount("overlay", &plan.root, "overlay", 0, &plan.overlay)
         .during(|| "mounting the image".to_owned())
 }
@@ -114,8 +117,10 @@ pub(crate) fn enter(root: &Root, plan: &Container) -> Result<(), String> {
     kernel::change_directory(root.descriptor()).during(|| "changing to the root".to_owned())?;
     kernel::pivot_root_here().during(|| "changing the root".to_owned())?;
     kernel::detach(".").during(|| "leaving the node's root".to_owned())?;
+    // As the container itself: it has no other root now.
     std::env::set_current_dir("/").during(|| "changing to the root".to_owned())?;
     if plan.read_only {
+        // As the container itself.
         let remounted = kernel::mount("", "/", "", MS_BIND | MS_REMOUNT | MS_RDONLY, "");
         remounted.during(|| "making the root read-only".to_owned())?;
     }
@@ -135,6 +140,7 @@ fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> 
     let is_bind = one.kind.is_empty();
     let is_folder = !is_bind
         || one.source == SHARED_MEMORY
+        // A path of the node: a volume's.
         || std::fs::metadata(&one.source).during(|| format!("stat {}", one.source))?.is_dir();
     // What a container relies on for its confinement lies where it says, not where the image's links lead.
     let links = if is_bind { Links::Inside } else { Links::Refused };

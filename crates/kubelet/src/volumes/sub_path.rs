@@ -85,9 +85,10 @@ fn bind(found: &OwnedFd, place: &Path) -> io::Result<()> {
     mount_points::release(place)?;
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(found)?.st_mode);
     let parent = place.parent().unwrap_or(Path::new("/"));
+    // A path of the node, as are those below: the pod's directory, which no container reaches.
     std::fs::create_dir_all(parent)?;
     match kind {
-        rustix::fs::FileType::Directory => std::fs::create_dir_all(place)?,
+        rustix::fs::FileType::Directory => std::fs::create_dir_all(place)?, // A path of the node.
         _ => drop(File::options().create(true).append(true).open(place)?),
     }
     let source = PathBuf::from(format!("/proc/self/fd/{}", found.as_fd().as_raw_fd()));
