@@ -153,9 +153,15 @@ fn who_fills_the_disk_has_to_go() {
     node.run("volume", "Never", "dd if=/dev/zero of=/v/file bs=1024 count=3000; sleep 1000", &sized);
     let limited = json!({"resources": {"limits": {"ephemeral-storage": "1Mi"}}});
     node.run("layer", "Never", "dd if=/dev/zero of=/file bs=1024 count=3000; sleep 1000", &limited);
+    // CVE-2020-8557: what the kubelet itself makes for containers to write to.
+    node.run("hosts", "Never", "dd if=/dev/zero of=/etc/hosts bs=1024 count=3000; sleep 1000", &limited);
+    let words = "dd if=/dev/zero of=/dev/termination-log bs=1024 count=3000; sleep 1000";
+    node.run("words", "Never", words, &limited);
     for (pod, why) in [
         ("volume", "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". "),
         ("layer", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
+        ("hosts", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
+        ("words", "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
     ] {
         eventually("the pod has failed", || node.pod(pod)["status"]["phase"] == "Failed");
         let status = node.pod(pod)["status"].clone();

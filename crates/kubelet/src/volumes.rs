@@ -199,6 +199,12 @@ impl Volumes {
         Ok(path)
     }
 
+    /// Where what every container has lies: the pod's hosts file, and the files for last words.
+    pub(crate) fn own_files(&self, uid: &str) -> [PathBuf; 2] {
+        let directory = self.of_pod(uid);
+        [directory.join("etc-hosts"), directory.join("containers")]
+    }
+
     /// What every container has: the hosts file, and a file for its last words.
     pub(crate) fn own_mounts(
         &self,
@@ -209,10 +215,9 @@ impl Volumes {
         let mounts_at = |path: &str| {
             container.tree.items_at(&["volumeMounts"]).iter().any(|m| m.str_at(&["mountPath"]) == Some(path))
         };
-        let directory = self.of_pod(pod.uid());
+        let [path, last_words] = self.own_files(pod.uid());
         let mut mounts = Vec::new();
         if !mounts_at("/etc/hosts") {
-            let path = directory.join("etc-hosts");
             let on_host = pod.uses_host(HostNamespace::Network);
             let (name, domain) = hostname(pod, &self.cluster_domain);
             let text = hosts::text(pod, on_host, pod_ips, &name, &domain);
@@ -221,7 +226,7 @@ impl Volumes {
         }
         if let Some(path) = container.tree.str_at(&["terminationMessagePath"]).filter(|path| !path.is_empty())
         {
-            let of_container = directory.join("containers").join(container.name.as_str());
+            let of_container = last_words.join(container.name.as_str());
             let unique = format!("{:08x}", std::process::id() ^ next_number());
             let file = of_container.join(unique);
             write_file(&file, "").map_err(|e| e.to_string())?;

@@ -176,7 +176,11 @@ async fn on_disk(
         container.logs = log_fs.as_ref().map(|fs| fs.with_used(used));
     }
     stats.volumes = volumes::of_pod(machine, &stats.pod).await;
-    stats.ephemeral = file_system(machine.volumes.root(), now).map(|fs| fs.with_used(ephemeral(stats)));
+    // Containers can write to their hosts file and their last words without an end.
+    let own = machine.volumes.own_files(stats.pod.uid());
+    let own = own.iter().map(|path| disk::measure(path)).fold(Measured::default(), Measured::and);
+    let used = ephemeral(stats).and(own);
+    stats.ephemeral = file_system(machine.volumes.root(), now).map(|fs| fs.with_used(used));
 }
 
 fn rootfs(layer: &FilesystemUsage, now: Timestamp) -> FsStats {
