@@ -4,11 +4,13 @@
 
 mod container;
 mod dns;
+mod isolation;
 mod sandbox;
 mod security;
 
 pub(crate) use container::{ContainerParts, SubPath, VolumePaths, container_config};
 pub(crate) use dns::Resolver;
+pub(crate) use isolation::check_pod;
 pub(crate) use sandbox::{hostname, sandbox_config};
 
 /// What is the same for all pods of a node.

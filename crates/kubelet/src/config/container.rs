@@ -5,7 +5,7 @@ use corten_container::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, LinuxContainerConfig, Mount, MountPropagation,
 };
 
-use super::{NodeConfig, security};
+use super::{NodeConfig, isolation, security};
 use crate::expansion::expand;
 use crate::names;
 use crate::pod::{Container, Pod};
@@ -49,6 +49,7 @@ pub(crate) fn container_config(
     parts: ContainerParts<'_>,
     node: &NodeConfig,
 ) -> Result<ContainerConfig, String> {
+    isolation::check_container(pod, container, security::is_privileged(container))?;
     security::check_non_root(pod, container, parts.image)?;
     let known = |name: &str| {
         parts.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())

@@ -41,7 +41,7 @@ pub(super) fn of_sandbox(pod: &Pod, node: &NodeConfig) -> SandboxSecurityContext
     }
 }
 
-fn is_privileged(container: &Container) -> bool {
+pub(super) fn is_privileged(container: &Container) -> bool {
     container.tree.bool_at(&["securityContext", "privileged"]).unwrap_or(false)
 }
 
@@ -56,9 +56,9 @@ pub(super) fn of_container(
     let own = container.tree.get("securityContext").cloned().unwrap_or_default();
     let number = |key: &str| own.int_at(&[key]).or_else(|| of_pod.int_at(&[key]));
     let privileged = is_privileged(container);
-    let unmasked = privileged || own.str_at(&["procMount"]) == Some("Unmasked");
+    // Whatever `procMount` says: what lies bare in the node's user namespace is the node's (`isolation`).
     let paths = |list: &[&str]| -> Vec<String> {
-        if unmasked { Vec::new() } else { list.iter().map(|path| (*path).to_owned()).collect() }
+        if privileged { Vec::new() } else { list.iter().map(|path| (*path).to_owned()).collect() }
     };
     let mut namespace_options = sandbox::namespaces(pod);
     if let Some(target) = target {

@@ -82,8 +82,9 @@ pub(super) async fn status(machine: &Machine) -> Value {
 
 fn handlers(runtime: &RuntimeStatus) -> Vec<Value> {
     let handler = |handler: &corten_container::RuntimeHandler| {
-        let (recursive, users) = (handler.recursive_read_only_mounts, handler.user_namespaces);
-        let features = value!({"recursiveReadOnlyMounts": (recursive), "userNamespaces": (users)});
+        let recursive = handler.recursive_read_only_mounts;
+        // Whatever the runtime can do: pods that ask for user namespaces are refused (`config::check_pod`).
+        let features = value!({"recursiveReadOnlyMounts": (recursive), "userNamespaces": false});
         value!({"name": (handler.name.as_str()), "features": (features)})
     };
     runtime.handlers.iter().map(handler).collect()

@@ -11,7 +11,7 @@ use corten_reconcile::EventKind;
 use super::{Look, Next, RESYNC, RETRY, Worker, time_left};
 use crate::actions::{self, Actions};
 use crate::allocation::Step;
-use crate::config::sandbox_config;
+use crate::config::{check_pod, sandbox_config};
 use crate::kill::{self, Ending};
 use crate::observe::observe;
 use crate::observed::Sandbox;
@@ -153,13 +153,12 @@ impl Worker {
                 return Ok(true);
             }
             let config = sandbox_config(&look.pod, sandbox.attempt, &machine.config);
-            let made = match runtime_class::handler(&machine, &look.pod).await {
-                Ok(handler) => {
-                    machine.runtime.run_pod_sandbox(&config, &handler).await.map_err(|e| e.to_string())
-                }
-                Err(why) => Err(why),
+            let made = async {
+                let handler = runtime_class::handler(&machine, &look.pod).await?;
+                check_pod(&look.pod, &handler)?;
+                machine.runtime.run_pod_sandbox(&config, &handler).await.map_err(|e| e.to_string())
             };
-            if let Err(why) = made {
+            if let Err(why) = made.await {
                 teller.warning("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {why}"));
                 return Ok(true);
             }

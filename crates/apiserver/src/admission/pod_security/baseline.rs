@@ -32,10 +32,6 @@ pub(super) fn setters(pod_is_bad: bool, containers: &[&str]) -> Option<String> {
     (!setters.is_empty()).then(|| setters.join(" and "))
 }
 
-pub(super) fn is_in_user_namespace(pod: &Value) -> bool {
-    pod.bool_at(&["spec", "hostUsers"]) == Some(false)
-}
-
 pub(super) fn app_armor_profile(pod: &Value) -> Finding {
     const PROFILE: [&str; 3] = ["securityContext", "appArmorProfile", "type"];
     const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
@@ -205,10 +201,6 @@ pub(super) fn proc_mount(pod: &Value) -> Finding {
     let detail =
         format!("{} must not set securityContext.procMount to {}", containers_named(&bad), quoted(&kinds));
     violation("procMount", detail)
-}
-
-pub(super) fn proc_mount_1_35(pod: &Value) -> Finding {
-    if is_in_user_namespace(pod) { None } else { proc_mount(pod) }
 }
 
 pub(super) fn se_linux(pod: &Value) -> Finding {

@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use corten_api::Value;
 
 use super::super::pod;
-use super::baseline::{
-    added_beyond, bad_seccomp, containers, is_in_user_namespace, named, seccomp_1_19, setters, told,
-    violation,
-};
+use super::baseline::{added_beyond, bad_seccomp, containers, named, seccomp_1_19, setters, told, violation};
 use super::checks::{Finding, containers_named, plural, quoted};
 
 /// What is asked of Linux cannot even be said of Windows.
@@ -128,18 +125,10 @@ pub(super) fn run_as_non_root(pod: &Value) -> Finding {
     violation(REASON, detail)
 }
 
-pub(super) fn run_as_non_root_1_35(pod: &Value) -> Finding {
-    if is_in_user_namespace(pod) { None } else { run_as_non_root(pod) }
-}
-
 pub(super) fn run_as_user(pod: &Value) -> Finding {
     let is_root = |setter: &Value| setter.int_at(&["securityContext", "runAsUser"]) == Some(0);
     let who = setters(pod.get("spec").is_some_and(is_root), &named(pod, is_root))?;
     violation("runAsUser=0", format!("{who} must not set runAsUser=0"))
-}
-
-pub(super) fn run_as_user_1_35(pod: &Value) -> Finding {
-    if is_in_user_namespace(pod) { None } else { run_as_user(pod) }
 }
 
 pub(super) fn seccomp(pod: &Value) -> Finding {

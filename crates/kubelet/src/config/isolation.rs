@@ -1,0 +1,71 @@
+//! What a pod asks of its isolation and this kubelet cannot give. Such a pod does not start: a field that looks as if it
+//! protected and does not is worse than none.
+//!
+//! Admission refuses some of this too. It is checked here for static pods, for pods that were stored before admission
+//! knew of it, and for sandboxes that an earlier kubelet made.
+
+use crate::pod::{Container, Pod};
+
+/// Whether a sandbox can be as the pod asks, in upstream's words.
+///
+/// A runtime may well have user namespaces; but the kubelet allots no ids for them and sends no mappings, so that the pod's
+/// root would be the node's.
+pub(crate) fn check_pod(pod: &Pod, handler: &str) -> Result<(), String> {
+    if pod.tree().bool_at(&["spec", "hostUsers"]) != Some(false) {
+        return Ok(());
+    }
+    let who = match handler {
+        "" => "runtime".to_owned(),
+        handler => format!("RuntimeClass handler {handler:?}"),
+    };
+    Err(format!("can't set `spec.hostUsers: false`, {who} does not support user namespaces"))
+}
+
+/// Whether a container can be as it asks. `privileged` ones have an unmasked `/proc` anyway.
+pub(super) fn check_container(pod: &Pod, container: &Container, privileged: bool) -> Result<(), String> {
+    check_pod(pod, "")?;
+    match container.tree.str_at(&["securityContext", "procMount"]) {
+        None | Some("" | "Default") => Ok(()),
+        Some("Unmasked") if privileged => Ok(()),
+        Some("Unmasked") => Err("`hostUsers` must be false to use `Unmasked`".to_owned()),
+        Some(other) => Err(format!("unknown procMount {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::{Value, value};
+
+    use super::*;
+    use crate::pod::Source;
+
+    fn pod(spec: Value) -> Pod {
+        Pod::new(value!({"metadata": {"name": "p"}, "spec": (spec)}), Source::Api)
+    }
+
+    #[test]
+    fn no_pod_has_users_of_its_own() {
+        assert_eq!(check_pod(&pod(value!({})), ""), Ok(()));
+        assert_eq!(check_pod(&pod(value!({"hostUsers": true})), ""), Ok(()));
+        let own = pod(value!({"hostUsers": false}));
+        let why = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
+        assert_eq!(check_pod(&own, ""), Err(why.to_owned()));
+        let why = "can't set `spec.hostUsers: false`, RuntimeClass handler \"crun\" does not support user namespaces";
+        assert_eq!(check_pod(&own, "crun"), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn proc_is_masked_in_the_users_of_the_node() {
+        let check = |mount: &str, users: bool, privileged: bool| {
+            let container = value!({"name": "c", "securityContext": {"procMount": (mount)}});
+            let pod = pod(value!({"hostUsers": (users), "containers": [(container)]}));
+            check_container(&pod, &pod.containers()[0], privileged)
+        };
+        assert_eq!(check("Default", true, false), Ok(()));
+        assert_eq!(check("Unmasked", true, true), Ok(()));
+        assert!(check("Unmasked", true, false).is_err());
+        assert!(check("Unmasked", false, false).is_err());
+        assert!(check("Default", false, false).is_err());
+        assert!(check("Half", true, false).is_err());
+    }
+}
