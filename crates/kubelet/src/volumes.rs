@@ -177,7 +177,10 @@ impl Volumes {
         let found = claims::find(machine, pod, claim).await?;
         let known = (pod.uid().to_owned(), claim.to_owned());
         if found.has_group && !read_only && !self.given.lock().contains(&known) {
-            give(pod, &found.path, false)?;
+            // As long as the volume is large: a container can make it as large as it likes.
+            let (pod, path) = (pod.clone(), found.path.clone());
+            let given = tokio::task::spawn_blocking(move || give(&pod, &path, false)).await;
+            given.map_err(|error| error.to_string())??;
             self.given.lock().insert(known);
         }
         Ok(found.path)

@@ -1,11 +1,18 @@
 //! Volumes that a pod's group owns: everything in them, and what comes into them later.
+//!
+//! Containers may be in the volume while this happens, and put links in the place of what was seen a moment ago. So nothing
+//! is ever done to a path: what is changed was opened from the volume's root in one step in which the kernel follows no
+//! link and enters no other mount, and it is changed by its descriptor. What was exchanged meanwhile is passed over.
 
-use std::fs::Permissions;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use corten_api::Value;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
 
 use crate::pod::Pod;
 
@@ -13,6 +20,7 @@ const READ_WRITE: u32 = 0o660;
 const READ_ONLY: u32 = 0o440;
 const SEARCH: u32 = 0o110;
 const SET_GROUP: u32 = 0o2000;
+const ALL_BITS: u32 = 0o7777;
 
 /// What a pod says of the group of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,58 +40,263 @@ impl Ownership {
 
     /// Gives a volume to the group, to write or only to read.
     pub(super) fn give(self, volume: &Path, read_only: bool) -> io::Result<()> {
-        if self.on_root_mismatch && self.holds(volume, read_only) {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, volume, flags, Mode::empty())?;
+        if self.on_root_mismatch && self.holds(&rustix::fs::fstat(&root)?, read_only) {
             return Ok(());
         }
-        self.give_all(volume, read_only)
+        self.give_all(&root, read_only, &mut |_| ())
     }
 
-    fn holds(self, root: &Path, read_only: bool) -> bool {
-        let Ok(metadata) = std::fs::metadata(root) else { return false };
+    fn holds(self, root: &Stat, read_only: bool) -> bool {
         let needed = SET_GROUP | SEARCH | if read_only { READ_ONLY } else { READ_WRITE };
-        metadata.is_dir() && metadata.gid() == self.group && metadata.mode() & needed == needed
+        let is_folder = FileType::from_raw_mode(root.st_mode) == FileType::Directory;
+        is_folder && root.st_gid == self.group && root.st_mode & needed == needed
     }
 
-    fn give_all(self, path: &Path, read_only: bool) -> io::Result<()> {
-        lchown(path, None, Some(self.group))?;
-        let metadata = std::fs::symlink_metadata(path)?;
-        if metadata.is_symlink() {
-            return Ok(());
+    /// Gives everything, a folder after what is in it: whether its root is as it should be tells whether this was finished.
+    /// `about` is told of every path before it is looked at, for tests.
+    fn give_all(self, root: &OwnedFd, read_only: bool, about: &mut dyn FnMut(&Path)) -> io::Result<()> {
+        let mut path = PathBuf::from(".");
+        // The folders still to be entered of every folder from the root to where we are.
+        let mut pending: Vec<Vec<OsString>> = Vec::new();
+        if let Some(folder) = open(root, &path, OFlags::RDONLY | OFlags::DIRECTORY)? {
+            pending.push(self.give_files(&folder, &path, read_only, about)?);
         }
-        let mut mode = metadata.mode() & 0o7777 | if read_only { READ_ONLY } else { READ_WRITE };
-        if metadata.is_dir() {
-            mode |= SEARCH | SET_GROUP;
-            for entry in std::fs::read_dir(path)? {
-                self.give_all(&entry?.path(), read_only)?;
+        while let Some(folders) = pending.last_mut() {
+            if let Some(name) = folders.pop() {
+                path.push(name);
+                about(&path);
+                let folder = open(root, &path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+                let inside = folder.map(|folder| self.give_files(&folder, &path, read_only, about));
+                pending.push(inside.transpose()?.unwrap_or_default());
+            } else {
+                pending.pop();
+                if !pending.is_empty() {
+                    about(&path);
+                    if let Some(folder) = open(root, &path, OFlags::PATH | OFlags::NOFOLLOW)? {
+                        self.give_one(&folder, read_only)?;
+                    }
+                    path.pop();
+                }
             }
         }
-        std::fs::set_permissions(path, Permissions::from_mode(mode))
+        self.give_one(root, read_only)
+    }
+
+    /// Gives what is in a folder but for the folders in it, which are returned.
+    fn give_files(
+        self,
+        folder: &OwnedFd,
+        path: &Path,
+        read_only: bool,
+        about: &mut dyn FnMut(&Path),
+    ) -> io::Result<Vec<OsString>> {
+        let mut folders = Vec::new();
+        for entry in Dir::read_from(folder)? {
+            let entry = entry?;
+            let name = std::ffi::OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            about(&path.join(name));
+            let Some(found) = open(folder, Path::new(name), OFlags::PATH | OFlags::NOFOLLOW)? else {
+                continue;
+            };
+            if kind(&rustix::fs::fstat(&found)?) == FileType::Directory {
+                folders.push(name.to_owned());
+            } else {
+                self.give_one(&found, read_only)?;
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Gives what a descriptor stands for. Links have an owner, but no mode.
+    fn give_one(self, found: &OwnedFd, read_only: bool) -> io::Result<()> {
+        // A change of owner takes `setuid` away; upstream leaves it as it was.
+        let before = rustix::fs::fstat(found)?;
+        let group = Some(Gid::from_raw(self.group));
+        rustix::fs::chownat(found, "", None, group, AtFlags::EMPTY_PATH)?;
+        let mut mode = before.st_mode & ALL_BITS | if read_only { READ_ONLY } else { READ_WRITE };
+        match kind(&before) {
+            FileType::Symlink => return Ok(()),
+            FileType::Directory => mode |= SEARCH | SET_GROUP,
+            _ => {}
+        }
+        Ok(rustix::fs::chmod(of_descriptor(found.as_fd()), Mode::from_raw_mode(mode))?)
+    }
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The path of what a descriptor stands for, which is not looked up again: not even that of a device is opened.
+fn of_descriptor(descriptor: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
+}
+
+/// Opens what is below a folder, in the same mount and without following a link; nothing if it is not there as such.
+fn open(folder: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::RenameFlags;
+
     use super::*;
+
+    const ALWAYS: Ownership = Ownership { group: 4711, on_root_mismatch: false };
+
+    fn look(path: &Path) -> (u32, u32) {
+        let metadata = std::fs::symlink_metadata(path).unwrap();
+        (metadata.gid(), metadata.mode() & ALL_BITS)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// A volume with `folder/file` and `link`, which leads to a folder of the node with a file of the same name.
+    fn hostile() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let all = tempfile::tempdir().unwrap();
+        let (volume, outside) = (all.path().join("volume"), all.path().join("outside"));
+        for folder in [volume.join("folder"), outside.clone()] {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("file"), "").unwrap();
+            set_mode(&folder.join("file"), 0o600);
+        }
+        set_mode(&outside, 0o700);
+        symlink(&outside, volume.join("link")).unwrap();
+        (all, volume, outside)
+    }
+
+    fn exchange(a: &Path, b: &Path) {
+        rustix::fs::renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).unwrap();
+    }
+
+    #[track_caller]
+    fn is_untouched(outside: &Path) {
+        let own = rustix::process::getegid().as_raw();
+        assert_eq!(look(outside), (own, 0o700));
+        assert_eq!(look(&outside.join("file")), (own, 0o600));
+    }
 
     #[test]
     fn a_root_that_is_right_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let look = || {
-            let metadata = std::fs::metadata(&file).unwrap();
-            (metadata.gid(), metadata.mode() & 0o7777)
+        let mismatch = Ownership { on_root_mismatch: true, ..ALWAYS };
+        mismatch.give(folder.path(), false).unwrap();
+        assert_eq!(look(&file), (4711, 0o664));
+        let (group, mode) = look(folder.path());
+        assert_eq!((group, mode & 0o2070), (4711, 0o2070));
+        set_mode(&file, 0o600);
+        mismatch.give(folder.path(), false).unwrap();
+        assert_eq!(look(&file), (4711, 0o600));
+        ALWAYS.give(folder.path(), true).unwrap();
+        assert_eq!(look(&file), (4711, 0o640));
+    }
+
+    #[test]
+    fn everything_below_is_given() {
+        let (_all, volume, outside) = hostile();
+        set_mode(&volume.join("folder/file"), 0o4700);
+        std::fs::create_dir(volume.join("folder/deeper")).unwrap();
+        rustix::fs::mkfifoat(CWD, volume.join("folder/deeper/pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        ALWAYS.give(&volume, false).unwrap();
+        assert_eq!(look(&volume.join("folder/file")), (4711, 0o4760));
+        assert_eq!(look(&volume.join("folder/deeper")).0, 4711);
+        assert_eq!(look(&volume.join("folder/deeper")).1 & 0o2770, 0o2770);
+        assert_eq!(look(&volume.join("folder/deeper/pipe")), (4711, 0o660));
+        assert_eq!(look(&volume.join("link")).0, 4711, "the link itself is given");
+        is_untouched(&outside);
+    }
+
+    /// Whatever is exchanged for a link right before it is looked at: the link leads nowhere.
+    #[test]
+    fn links_that_come_at_the_worst_moment_are_not_followed() {
+        for moment in ["./folder", "./folder/file"] {
+            for time in 1..=3 {
+                let (_all, volume, outside) = hostile();
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let root = rustix::fs::openat(CWD, &volume, flags, Mode::empty()).unwrap();
+                let mut seen = 0;
+                ALWAYS
+                    .give_all(&root, false, &mut |path| {
+                        seen += usize::from(path == Path::new(moment));
+                        if seen == time {
+                            exchange(&volume.join("folder"), &volume.join("link"));
+                            seen += 10;
+                        }
+                    })
+                    .unwrap();
+                is_untouched(&outside);
+            }
+        }
+    }
+
+    /// The same with a container that exchanges all the time.
+    #[test]
+    fn a_race_of_links_is_lost() {
+        let (_all, volume, outside) = hostile();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    exchange(&volume.join("folder"), &volume.join("link"));
+                }
+            });
+            for _ in 0..2000 {
+                ALWAYS.give(&volume, false).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        is_untouched(&outside);
+    }
+
+    /// What is mounted within a volume is not the volume's.
+    #[test]
+    fn other_mounts_are_not_entered() {
+        let (_all, volume, outside) = hostile();
+        let place = volume.join("folder/mounted");
+        std::fs::create_dir(&place).unwrap();
+        rustix::mount::mount_bind(&outside, &place).unwrap();
+        let given = ALWAYS.give(&volume, false);
+        rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH).unwrap();
+        given.unwrap();
+        is_untouched(&outside);
+    }
+
+    /// Neither the stack nor descriptors grow with the depth; paths that no system call takes are refused.
+    #[test]
+    fn folders_may_be_deep() {
+        let volume = tempfile::tempdir().unwrap();
+        let deep = |depth: usize| {
+            let mut at: OwnedFd = std::fs::File::open(volume.path()).unwrap().into();
+            for _ in 0..depth {
+                let made = rustix::fs::mkdirat(&at, "d", Mode::from_raw_mode(0o700));
+                assert!(matches!(made, Ok(()) | Err(Errno::EXIST)));
+                at = rustix::fs::openat(&at, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            }
+            rustix::fs::fstat(&at).map(|stat| (stat.st_gid, at)).unwrap()
         };
-        let always = Ownership { group: 4711, on_root_mismatch: false };
-        let mismatch = Ownership { on_root_mismatch: true, ..always };
-        mismatch.give(folder.path(), false).unwrap();
-        assert_eq!(look(), (4711, 0o664));
-        let root = std::fs::metadata(folder.path()).unwrap();
-        assert_eq!((root.gid(), root.mode() & 0o2070), (4711, 0o2070));
-        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        mismatch.give(folder.path(), false).unwrap();
-        assert_eq!(look(), (4711, 0o600));
-        always.give(folder.path(), true).unwrap();
-        assert_eq!(look(), (4711, 0o640));
+        let (_, bottom) = deep(1000);
+        ALWAYS.give(volume.path(), false).unwrap();
+        assert_eq!(rustix::fs::fstat(&bottom).unwrap().st_gid, 4711);
+        deep(2100);
+        let error = ALWAYS.give(volume.path(), false).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
     }
 }
