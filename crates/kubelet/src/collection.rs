@@ -8,6 +8,7 @@ mod images;
 mod logs;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::path::Path;
 
 use corten_container::{ContainerFilter, ContainerState, PodSandboxFilter};
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::machine::Machine;
 use crate::node;
+use crate::shared_file::Folder;
 use crate::stats;
 
 pub(crate) use containers::ContainerPolicy;
@@ -171,16 +173,19 @@ pub(crate) async fn rotate_logs(machine: &Machine) {
     let Ok(containers) = machine.runtime.list_containers(&filter).await else { return };
     for container in containers {
         let Ok(status) = machine.runtime.container_status(&container.id).await else { continue };
-        let log = Path::new(&status.log_path);
         if status.log_path.is_empty() {
             continue;
         }
-        let rotated = match std::fs::metadata(log) {
+        let found = Folder::of(Path::new(&status.log_path))
+            .and_then(|(folder, name)| folder.size(&name).map(|size| (folder, name, size)));
+        let rotated = match found {
             // Somebody took it away: the container needs a new one to write to.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 machine.runtime.reopen_container_log(&container.id).await.map_err(|e| e.to_string())
             }
-            Ok(data) if data.len() >= policy.most_bytes => rotate(machine, &container.id, log, policy).await,
+            Ok((folder, log, size)) if size >= policy.most_bytes => {
+                rotate(machine, &container.id, folder, log, policy).await
+            }
             _ => Ok(()),
         };
         if let Err(error) = rotated {
@@ -189,15 +194,23 @@ pub(crate) async fn rotate_logs(machine: &Machine) {
     }
 }
 
-async fn rotate(machine: &Machine, id: &str, log: &Path, policy: LogPolicy) -> Result<(), String> {
-    let (path, files) = (log.to_owned(), policy.most_files);
-    let made_room = tokio::task::spawn_blocking(move || logs::make_room(&path, files)).await;
-    made_room.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-    let moved = logs::rotated_name(log, machine.clock.now());
-    std::fs::rename(log, &moved).map_err(|e| e.to_string())?;
+async fn rotate(
+    machine: &Machine,
+    id: &str,
+    folder: Folder,
+    log: OsString,
+    policy: LogPolicy,
+) -> Result<(), String> {
+    let made_room = tokio::task::spawn_blocking(move || {
+        let made = logs::make_room(&folder, &log, policy.most_files);
+        made.map(|()| (folder, log))
+    });
+    let (folder, log) = made_room.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    let moved = logs::rotated_name(&log, machine.clock.now());
+    folder.rename(&log, &moved).map_err(|e| e.to_string())?;
     if let Err(error) = machine.runtime.reopen_container_log(id).await {
         // It goes on where it was.
-        std::fs::rename(&moved, log).map_err(|e| e.to_string())?;
+        folder.rename(&moved, &log).map_err(|e| e.to_string())?;
         return Err(error.to_string());
     }
     Ok(())

@@ -40,6 +40,7 @@ mod resize;
 mod resources;
 mod runtime_class;
 pub mod server;
+mod shared_file;
 mod start;
 mod stats;
 mod status;

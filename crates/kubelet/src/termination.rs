@@ -1,14 +1,15 @@
 //! What a container said last: the file it was given for that, or the end of its log.
 //!
-//! Only reads; what cannot be read says nothing.
+//! Only reads; what cannot be read says nothing. Of all that may be mounted at the path, only the file that the kubelet made
+//! is read: anything else could be the container's own link by now.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use corten_container::ContainerStatus;
 
-use crate::names::{TERMINATION_MESSAGE_PATH, TERMINATION_MESSAGE_POLICY};
+use crate::names::{POD_UID, TERMINATION_MESSAGE_PATH, TERMINATION_MESSAGE_POLICY};
+use crate::shared_file;
 
 const MAX_BYTES: u64 = 4096;
 const MAX_LOG_BYTES: u64 = 2048;
@@ -18,7 +19,9 @@ const MAX_LOG_LINES: usize = 80;
 pub(crate) fn message(status: &ContainerStatus) -> String {
     let annotation = |key: &str| status.annotations.get(key).map_or("", String::as_str);
     let path = annotation(TERMINATION_MESSAGE_PATH);
-    let mount = status.mounts.iter().find(|mount| !path.is_empty() && mount.container_path == path);
+    let mount = status.mounts.iter().find(|mount| {
+        !path.is_empty() && mount.container_path == path && is_own(status, Path::new(&mount.host_path))
+    });
     let written = mount.map(|mount| head(Path::new(&mount.host_path))).unwrap_or_default();
     if !written.is_empty() {
         return match status.message.as_str() {
@@ -33,9 +36,16 @@ pub(crate) fn message(status: &ContainerStatus) -> String {
     status.message.clone()
 }
 
+/// Whether the kubelet made a file for a container: `pods/<uid>/containers/<name>/<file>`.
+fn is_own(status: &ContainerStatus, path: &Path) -> bool {
+    let Some(uid) = status.labels.get(POD_UID) else { return false };
+    let place = Path::new("pods").join(uid).join("containers").join(&status.metadata.name);
+    path.parent().is_some_and(|folder| folder.ends_with(place))
+}
+
 fn head(path: &Path) -> String {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+    let read = shared_file::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
     if read.is_err() {
         return String::new();
     }
@@ -66,12 +76,12 @@ fn content(line: &str) -> Option<String> {
 }
 
 fn tail(path: &Path, bytes: u64) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = shared_file::open(path)?;
     let length = file.metadata()?.len();
     let from = length.saturating_sub(bytes);
     file.seek(SeekFrom::Start(from))?;
     let mut read = Vec::new();
-    file.read_to_end(&mut read)?;
+    file.take(bytes).read_to_end(&mut read)?;
     let text = String::from_utf8_lossy(&read).into_owned();
     // The first line may have been cut.
     Ok(if from == 0 {
@@ -83,13 +93,15 @@ fn tail(path: &Path, bytes: u64) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use corten_container::Mount;
+    use corten_container::{ContainerMetadata, Mount};
 
     use super::*;
 
     fn status(directory: &Path, policy: &str) -> ContainerStatus {
         ContainerStatus {
             exit_code: 1,
+            metadata: ContainerMetadata { name: "c".to_owned(), attempt: 0 },
+            labels: [(POD_UID.to_owned(), "u".to_owned())].into(),
             annotations: [
                 (TERMINATION_MESSAGE_PATH.to_owned(), "/dev/termination-log".to_owned()),
                 (TERMINATION_MESSAGE_POLICY.to_owned(), policy.to_owned()),
@@ -97,27 +109,56 @@ mod tests {
             .into(),
             mounts: vec![Mount {
                 container_path: "/dev/termination-log".into(),
-                host_path: directory.join("said").display().to_string(),
+                host_path: directory.join("pods/u/containers/c/said").display().to_string(),
                 ..Mount::default()
             }],
-            log_path: directory.join("log").display().to_string(),
+            log_path: directory.join("logs/p/c/0.log").display().to_string(),
             ..ContainerStatus::default()
         }
     }
 
+    fn node() -> tempfile::TempDir {
+        let node = tempfile::tempdir().unwrap();
+        for folder in ["pods/u/containers/c", "logs/p/c"] {
+            std::fs::create_dir_all(node.path().join(folder)).unwrap();
+        }
+        node
+    }
+
     #[test]
     fn the_file_comes_first_and_then_the_log() {
-        let directory = std::env::temp_dir().join(format!("corten-termination-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let node = node();
+        let directory = node.path();
         let log = "2026-01-01T00:00:00Z stdout F first line\n2026-01-01T00:00:00Z stderr F it broke\n";
-        std::fs::write(directory.join("log"), log).unwrap();
-        assert_eq!(message(&status(&directory, "File")), "");
-        assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "first line\nit broke\n");
-        std::fs::write(directory.join("log"), format!("{log}2026-01-01T00:00:00Z stdout P and so on\n"))
-            .unwrap();
-        assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "first line\nit broke\nand so on");
-        std::fs::write(directory.join("said"), "DONE").unwrap();
-        assert_eq!(message(&status(&directory, "FallbackToLogsOnError")), "DONE");
-        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("logs/p/c/0.log"), log).unwrap();
+        assert_eq!(message(&status(directory, "File")), "");
+        assert_eq!(message(&status(directory, "FallbackToLogsOnError")), "first line\nit broke\n");
+        std::fs::write(
+            directory.join("logs/p/c/0.log"),
+            format!("{log}2026-01-01T00:00:00Z stdout P and so on\n"),
+        )
+        .unwrap();
+        assert_eq!(message(&status(directory, "FallbackToLogsOnError")), "first line\nit broke\nand so on");
+        std::fs::write(directory.join("pods/u/containers/c/said"), "DONE").unwrap();
+        assert_eq!(message(&status(directory, "FallbackToLogsOnError")), "DONE");
+    }
+
+    /// What the container can put there instead: a volume of its own at the same path, a link, something endless.
+    #[test]
+    fn nothing_else_is_read() {
+        let node = node();
+        let directory = node.path();
+        std::fs::write(directory.join("shadow"), "secret").unwrap();
+        let mut volume = status(directory, "File");
+        volume.mounts[0].host_path = directory.join("shadow").display().to_string();
+        assert_eq!(message(&volume), "");
+        let said = directory.join("pods/u/containers/c/said");
+        std::os::unix::fs::symlink(directory.join("shadow"), &said).unwrap();
+        assert_eq!(message(&status(directory, "File")), "");
+        std::fs::remove_file(&said).unwrap();
+        std::os::unix::fs::symlink(directory.join("shadow"), directory.join("logs/p/c/0.log")).unwrap();
+        assert_eq!(message(&status(directory, "FallbackToLogsOnError")), "");
+        std::fs::write(&said, vec![b'x'; 10_000]).unwrap();
+        assert_eq!(message(&status(directory, "File")).len(), 4096);
     }
 }

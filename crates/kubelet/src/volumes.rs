@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use corten_api::quantity::Quantity;
 use corten_api::{Str, Value};
 use corten_container::Mount;
+use corten_sys::removal::remove_tree;
 use parking_lot::Mutex;
 
 use crate::config::{SubPath, VolumePaths, hostname};
@@ -245,10 +246,7 @@ impl Volumes {
         // What is mounted here is not the pod's alone: nothing is removed before it is gone.
         mount_points::release_all(&directory)?;
         self.given.lock().retain(|(pod, _)| pod != uid);
-        match std::fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_tree(&directory)
     }
 }
 

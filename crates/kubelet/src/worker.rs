@@ -8,10 +8,12 @@ mod known;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use corten_sys::removal::remove_tree;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
@@ -231,8 +233,14 @@ impl Worker {
             return Ok(Next::After(RESYNC));
         }
         machine.cgroups.remove(look.pod.uid()).map_err(|e| e.to_string())?;
-        machine.volumes.remove(look.pod.uid()).map_err(|e| e.to_string())?;
-        remove_logs(&names::log_directory(&machine.config.log_root, &look.pod)).map_err(|e| e.to_string())?;
+        let (kept, uid) = (machine.clone(), look.pod.uid().to_owned());
+        let logs = names::log_directory(&machine.config.log_root, &look.pod);
+        // As long as the pod had files: it can have made as many as it liked.
+        let removed = tokio::task::spawn_blocking(move || {
+            kept.volumes.remove(&uid)?;
+            remove_tree(Path::new(&logs))
+        });
+        removed.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         machine.statuses.release(&machine, &look.pod).await.map_err(|e| e.to_string())?;
         machine.forget(look.pod.uid());
         let again = self.orders.again.lock().take();
@@ -310,13 +318,6 @@ impl Worker {
 /// Whether the API server knows already how a pod ended.
 fn is_over(pod: &Pod) -> bool {
     matches!(pod.tree().str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
-}
-
-fn remove_logs(directory: &str) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// How long a pod may still run, if it says so.

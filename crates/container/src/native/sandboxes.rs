@@ -167,12 +167,8 @@ impl Native {
 }
 
 pub(super) fn remove_folder(folder: &std::path::Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::internal(format!("removing {}", folder.display()), error))
-        }
-        _ => Ok(()),
-    }
+    let removed = corten_sys::removal::remove_tree(folder);
+    removed.map_err(|error| Error::internal(format!("removing {}", folder.display()), error))
 }
 
 fn own_network(config: &PodSandboxConfig) -> bool {

@@ -1,15 +1,17 @@
 //! The logs of containers: how large they get, and how many are kept. Rotated ones are compressed, but for the newest,
 //! which somebody may still be reading.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use crate::shared_file::Folder;
 
 const COMPRESSED: &str = ".gz";
 const UNFINISHED: &str = ".tmp";
@@ -34,91 +36,106 @@ impl LogPolicy {
 }
 
 /// What a log is called once another has taken its place.
-pub(super) fn rotated_name(log: &Path, now: Timestamp) -> PathBuf {
+pub(super) fn rotated_name(log: &OsStr, now: Timestamp) -> OsString {
     let at = now.to_zoned(TimeZone::system()).strftime("%Y%m%d-%H%M%S").to_string();
     with_suffix(log, &format!(".{at}"))
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
     name.push(suffix);
-    PathBuf::from(name)
+    name
 }
 
 /// Makes room for one more: what is not needed goes, the oldest go, and the rest is compressed.
-pub(super) fn make_room(log: &Path, most_files: usize) -> io::Result<()> {
-    let all = rotated(log);
+pub(super) fn make_room(folder: &Folder, log: &OsStr, most_files: usize) -> io::Result<()> {
+    let all = rotated(folder, log)?;
     let (kept, unused) = sorted_out(&all, most_files);
-    unused.iter().try_for_each(fs::remove_file)?;
-    kept.iter().filter(|path| !ends_in(path, COMPRESSED)).try_for_each(|path| compress(path))
+    unused.iter().try_for_each(|name| folder.remove(name))?;
+    kept.iter().filter(|name| !ends_in(name, COMPRESSED)).try_for_each(|name| compress(folder, name))
 }
 
 /// Removes a log with everything that was rotated out of it.
 pub(super) fn remove(log: &str) {
-    if log.is_empty() {
-        return;
-    }
-    let log = Path::new(log);
-    for path in rotated(log).iter().map(PathBuf::as_path).chain([log]) {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %path.display(), %error, "a log could not be removed");
-            }
-            _ => {}
+    let removed = Folder::of(Path::new(log)).and_then(|(folder, log)| {
+        let mut names = rotated(&folder, &log)?;
+        names.push(log);
+        names.iter().try_for_each(|name| match folder.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+    });
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound && !log.is_empty() => {
+            tracing::warn!(log, %error, "a log could not be removed");
         }
+        _ => {}
     }
 }
 
 /// The files that were rotated out of a log, oldest first.
-fn rotated(log: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return Vec::new() };
-    let begins = format!("{}.", name.to_string_lossy());
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&begins));
-    let mut found: Vec<PathBuf> = named.map(|entry| entry.path()).collect();
-    found.sort();
-    found
+fn rotated(folder: &Folder, log: &OsStr) -> io::Result<Vec<OsString>> {
+    folder.names(&with_suffix(log, "."))
 }
 
 /// What is kept, and what is not: unfinished files, those that have been compressed, and the oldest beyond the limit,
 /// which leaves a place for the log itself and one for the next to be rotated.
-fn sorted_out(all: &[PathBuf], most_files: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let is_needed = |path: &PathBuf| {
-        !ends_in(path, UNFINISHED)
-            && (ends_in(path, COMPRESSED) || !all.contains(&with_suffix(path, COMPRESSED)))
+fn sorted_out(all: &[OsString], most_files: usize) -> (Vec<OsString>, Vec<OsString>) {
+    let is_needed = |name: &OsString| {
+        !ends_in(name, UNFINISHED)
+            && (ends_in(name, COMPRESSED) || !all.contains(&with_suffix(name, COMPRESSED)))
     };
-    let (mut kept, mut unused): (Vec<PathBuf>, Vec<PathBuf>) = all.iter().cloned().partition(is_needed);
+    let (mut kept, mut unused): (Vec<OsString>, Vec<OsString>) = all.iter().cloned().partition(is_needed);
     let excess = kept.len().saturating_sub(most_files.saturating_sub(2));
     unused.extend(kept.drain(..excess));
     (kept, unused)
 }
 
-fn ends_in(path: &Path, suffix: &str) -> bool {
-    path.as_os_str().to_string_lossy().ends_with(suffix)
+fn ends_in(name: &OsStr, suffix: &str) -> bool {
+    name.as_encoded_bytes().ends_with(suffix.as_bytes())
 }
 
-/// Compresses a file; until that is done the file stays.
-fn compress(path: &Path) -> io::Result<()> {
-    let mut from = File::open(path)?;
-    let mode = from.metadata()?.permissions().mode();
-    let unfinished = with_suffix(path, UNFINISHED);
-    let to = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
+/// Compresses a file; until that is done the file stays. What is no file goes: no log was ever written to it.
+fn compress(folder: &Folder, name: &OsStr) -> io::Result<()> {
+    let mut from = match folder.open(name) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return folder.remove(name),
+        other => other?,
+    };
+    let mode = from.metadata()?.permissions().mode() & 0o777;
+    let unfinished = with_suffix(name, UNFINISHED);
+    let to = folder.create(&unfinished, mode)?;
     let mut encoder = GzEncoder::new(to, Compression::default());
     let written = io::copy(&mut from, &mut encoder).and_then(|_| encoder.finish());
     if let Err(error) = written {
         // What is left of it goes the next time too.
-        let _ = fs::remove_file(&unfinished);
+        let _ = folder.remove(&unfinished);
         return Err(error);
     }
-    fs::rename(&unfinished, with_suffix(path, COMPRESSED))?;
-    fs::remove_file(path)
+    folder.rename(&unfinished, &with_suffix(name, COMPRESSED))?;
+    folder.remove(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::io::Read;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     use super::*;
+
+    /// The folder of a container's logs, with what it lies in.
+    fn logs() -> (tempfile::TempDir, PathBuf) {
+        let node = tempfile::tempdir().unwrap();
+        let folder = node.path().join("logs/pod/c");
+        fs::create_dir_all(&folder).unwrap();
+        (node, folder)
+    }
+
+    fn make_room(log: &Path, most_files: usize) -> io::Result<()> {
+        let (folder, name) = Folder::of(log)?;
+        super::make_room(&folder, &name, most_files)
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -130,36 +147,60 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_the_rest_is_compressed() {
-        let folder = tempfile::tempdir().unwrap();
+        let (_node, folder) = logs();
         let files =
             ["0.log", "0.log.20260101-000000.gz", "0.log.20260102-000000.gz", "0.log.20260103-000000"];
         for name in files.into_iter().chain(["0.log.20260102-000000", "0.log.20260104-000000.tmp", "1.log.1"])
         {
-            fs::write(folder.path().join(name), name).unwrap();
+            fs::write(folder.join(name), name).unwrap();
         }
-        make_room(&folder.path().join("0.log"), 4).unwrap();
+        make_room(&folder.join("0.log"), 4).unwrap();
         let expected = ["0.log", "0.log.20260102-000000.gz", "0.log.20260103-000000.gz", "1.log.1"];
-        assert_eq!(names(folder.path()), expected);
-        let compressed = File::open(folder.path().join("0.log.20260103-000000.gz")).unwrap();
+        assert_eq!(names(&folder), expected);
+        let compressed = File::open(folder.join("0.log.20260103-000000.gz")).unwrap();
         let mut text = String::new();
         flate2::read::GzDecoder::new(compressed).read_to_string(&mut text).unwrap();
         assert_eq!(text, "0.log.20260103-000000");
-        remove(&folder.path().join("0.log").to_string_lossy());
-        assert_eq!(names(folder.path()), ["1.log.1"]);
+        remove(&folder.join("0.log").to_string_lossy());
+        assert_eq!(names(&folder), ["1.log.1"]);
     }
 
     #[test]
     fn two_files_are_the_log_and_the_one_before() {
-        let all = ["/l/0.log.1.gz", "/l/0.log.2"].map(PathBuf::from);
+        let all = ["0.log.1.gz", "0.log.2"].map(OsString::from);
         let (kept, unused) = sorted_out(&all, 2);
         assert_eq!((kept.len(), unused.len()), (0, 2));
-        assert_eq!(sorted_out(&all, 3).0, [PathBuf::from("/l/0.log.2")]);
+        assert_eq!(sorted_out(&all, 3).0, [OsString::from("0.log.2")]);
     }
 
     #[test]
     fn rotated_logs_are_named_by_their_time() {
-        let name = rotated_name(Path::new("/l/0.log"), Timestamp::from_second(0).unwrap());
-        let suffix = name.to_str().unwrap().strip_prefix("/l/0.log.").unwrap().to_owned();
+        let name = rotated_name(OsStr::new("0.log"), Timestamp::from_second(0).unwrap());
+        let suffix = name.to_str().unwrap().strip_prefix("0.log.").unwrap().to_owned();
         assert_eq!((suffix.len(), suffix.as_bytes()[8]), (15, b'-'));
+    }
+
+    /// A pod with the folder mounted puts links where the kubelet is about to read and write.
+    #[test]
+    fn links_lead_neither_to_reading_nor_to_writing() {
+        let (node, folder) = logs();
+        let outside = node.path().join("shadow");
+        fs::write(&outside, "secret").unwrap();
+        symlink(&outside, folder.join("0.log.20260101-000000")).unwrap();
+        fs::write(folder.join("0.log.20260102-000000"), "said").unwrap();
+        symlink(&outside, folder.join("0.log.20260102-000000.tmp")).unwrap();
+        symlink(&outside, folder.join("0.log.20260102-000000.gz.tmp")).unwrap();
+        make_room(&folder.join("0.log"), 5).unwrap();
+        assert_eq!(names(&folder), ["0.log.20260102-000000.gz"]);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
+        // And a folder that is a link itself is none.
+        let linked = node.path().join("logs/pod/linked");
+        let files = node.path().join("files");
+        fs::create_dir(&files).unwrap();
+        fs::write(files.join("0.log.1"), "").unwrap();
+        symlink(&files, &linked).unwrap();
+        assert!(make_room(&linked.join("0.log"), 2).is_err());
+        remove(&linked.join("0.log").to_string_lossy());
+        assert_eq!(names(&files), ["0.log.1"]);
     }
 }

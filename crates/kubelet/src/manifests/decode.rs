@@ -67,6 +67,13 @@ fn completed(mut tree: Value, origin: &Origin<'_>) -> Result<Pod, String> {
     if meta::name(&tree).is_empty() {
         return Err("invalid pod: name is needed for the pod".to_owned());
     }
+    // It becomes the name of folders and cgroups.
+    if !meta::uid(&tree).bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(format!(
+            "invalid pod: uid {:?} must consist of letters, digits and '-'",
+            meta::uid(&tree)
+        ));
+    }
     (rules.default)(&mut tree);
     own(&mut tree, origin);
     (rules.prepare_create)(&mut tree, &Request { now: Timestamp::UNIX_EPOCH, user: None });
@@ -188,6 +195,8 @@ mod tests {
             error(&WEB.replace("image: web", "image: ''"))
                 .contains("spec.containers[0].image: Required value")
         );
+        let uid = error(&WEB.replace("name: web", "name: web, uid: ../../etc"));
+        assert!(uid.contains("uid \"../../etc\" must consist of"), "{uid}");
         assert!(error("kind: Deployment\napiVersion: apps/v1").contains("Deployment of apps/v1 is no pod"));
         assert!(error("a: [").contains("yaml"), "{}", error("a: ["));
         assert_eq!(

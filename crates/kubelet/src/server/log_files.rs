@@ -1,14 +1,17 @@
 //! The node's own logs, as files under `/var/log` to be looked through from afar: `/logs/…`.
 //!
-//! Folders are listed as web servers do it, files are given as they are. Nothing above the folder is reached by a name;
-//! links within it are followed, for that is how the logs of containers lie there.
+//! Folders are listed as web servers do it, files are given as they are. Nothing outside the folder is reached, neither by a
+//! name nor by a link: pods that have the folder mounted can make links to anything. Those that stay within it are followed,
+//! for that is how the logs of containers lie there.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -26,7 +29,10 @@ pub(super) async fn answer(path: &str) -> Answer {
         return moved(path);
     };
     let shown = match locate(Path::new(FOLDER), within) {
-        Some(place) => show(&place, path).await,
+        Some(place) => match open(Path::new(FOLDER), &place) {
+            Ok(found) => show(found, path).await,
+            Err(error) => Err(error),
+        },
         None => Err(io::ErrorKind::NotFound.into()),
     };
     shown.unwrap_or_else(|error| match error.kind() {
@@ -43,13 +49,32 @@ fn locate(folder: &Path, within: &str) -> Option<PathBuf> {
         .try_fold(folder.to_owned(), |place, name| Some(place.join(name?)))
 }
 
-async fn show(place: &Path, path: &str) -> io::Result<Answer> {
-    let is_folder = tokio::fs::metadata(place).await?.is_dir();
-    match (is_folder, path.ends_with('/')) {
-        (true, true) => listing(place).await,
+/// Opens a file or a folder, wherever links lead to, if that is within the folder.
+///
+/// What was opened is judged, and not its name, so that nothing can be put in its place between the two.
+fn open(folder: &Path, place: &Path) -> io::Result<OwnedFd> {
+    let refused = || io::Error::from(io::ErrorKind::NotFound);
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat2(CWD, place, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
+    let reached = format!("/proc/self/fd/{}", found.as_raw_fd());
+    if !std::fs::read_link(&reached)?.starts_with(folder.canonicalize()?) {
+        return Err(refused());
+    }
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Err(refused());
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, &reached, flags, Mode::empty())?)
+}
+
+async fn show(found: OwnedFd, path: &str) -> io::Result<Answer> {
+    let file = std::fs::File::from(found);
+    match (file.metadata()?.is_dir(), path.ends_with('/')) {
+        (true, true) => listing(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))).await,
         (true, false) => Ok(moved(path)),
         (false, true) => Err(io::ErrorKind::NotFound.into()),
-        (false, false) => contents(File::open(place).await?).await,
+        (false, false) => contents(File::from_std(file)).await,
     }
 }
 
@@ -156,6 +181,35 @@ mod tests {
         ];
         for (within, expected) in table {
             assert_eq!(locate(folder, within).as_deref(), expected.map(Path::new), "{within}");
+        }
+    }
+
+    /// A pod with the folder mounted makes links to the rest of the node.
+    #[test]
+    fn links_are_followed_within_the_folder_only() {
+        let node = tempfile::tempdir().unwrap();
+        let (folder, outside) = (node.path().join("log"), node.path().join("etc"));
+        for path in [&folder.join("pods"), &outside] {
+            std::fs::create_dir_all(path).unwrap();
+            std::fs::write(path.join("0.log"), "").unwrap();
+        }
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+        link(&folder.join("pods/0.log"), "absolute");
+        link(Path::new("pods"), "relative");
+        link(&outside.join("0.log"), "shadow");
+        link(Path::new("../etc"), "up");
+        link(Path::new("/"), "root");
+        link(Path::new("/proc/self/root"), "magic");
+        link(Path::new("/dev/null"), "device");
+        rustix::fs::mkfifoat(CWD, folder.join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        let opens = |within: &str| locate(&folder, within).is_some_and(|place| open(&folder, &place).is_ok());
+        for good in ["/", "/pods/0.log", "/absolute", "/relative/0.log"] {
+            assert!(opens(good), "{good}");
+        }
+        for hostile in
+            ["/shadow", "/up/0.log", "/root/etc/passwd", "/magic/etc/passwd", "/device", "/pipe", "/none"]
+        {
+            assert!(!opens(hostile), "{hostile}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! File systems and folders: how full they are.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 /// How long what a folder holds is remembered: to walk through it takes time.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -56,26 +59,40 @@ pub(crate) fn file_system(path: &Path, now: Timestamp) -> Option<FsStats> {
     })
 }
 
-/// What a folder and everything below it takes. Blocks; links are not followed.
+/// What a folder and everything below it takes. Blocks; neither are links followed nor other mounts entered, whatever
+/// containers put there meanwhile.
 pub(crate) fn measure(folder: &Path) -> Measured {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(own) = std::fs::symlink_metadata(folder) else { return Measured::default() };
-    let mut found = Measured { bytes: own.blocks() * 512, inodes: 1 };
-    let mut folders = if own.is_dir() { vec![folder.to_owned()] } else { Vec::new() };
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(data) = entry.metadata() else { continue };
-            if data.dev() != own.dev() {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(root) = rustix::fs::openat(CWD, folder, flags, Mode::empty()) else { return Measured::default() };
+    let Ok(own) = rustix::fs::fstat(&root) else { return Measured::default() };
+    let mut found = taken(&own);
+    let mut folders = vec![PathBuf::from(".")];
+    while let Some(path) = folders.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let Ok(folder) = rustix::fs::openat2(&root, &path, flags, Mode::empty(), resolve) else { continue };
+        let entries = Dir::read_from(&folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if stat.st_dev != own.st_dev {
                 continue;
             }
             // A file of several names is counted with each: it is rare, and remembering all is dear.
-            found = found.and(Measured { bytes: data.blocks() * 512, inodes: 1 });
-            if data.is_dir() {
-                folders.push(entry.path());
+            found = found.and(taken(&stat));
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                folders.push(path.join(OsStr::from_bytes(name.to_bytes())));
             }
         }
     }
     found
+}
+
+fn taken(stat: &Stat) -> Measured {
+    Measured { bytes: u64::try_from(stat.st_blocks).unwrap_or_default() * 512, inodes: 1 }
 }
 
 /// Folders that were measured lately.

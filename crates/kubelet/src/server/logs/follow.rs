@@ -14,9 +14,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::lines::Shown;
 use super::options::LogOptions;
 use super::tail;
+use crate::shared_file;
 
 /// How much is read and sent at once.
 const PIECE: usize = 32 * 1024;
+/// Runtimes break lines long before this: a longer one was not written by one.
+const LONGEST: usize = 16 << 20;
 /// How often a runtime is asked that does not tell when a container ends.
 const RELIST: Duration = Duration::from_secs(1);
 
@@ -52,7 +55,7 @@ impl Reading {
         let path = PathBuf::from(&status.log_path);
         let failed =
             |what: &str, error: std::io::Error| format!("failed to {what} log file {path:?}: {error}");
-        let mut file = std::fs::File::open(&path).map_err(|error| failed("open", error))?;
+        let mut file = shared_file::open(&path).map_err(|error| failed("open", error))?;
         let start = match options.tail_lines {
             Some(lines) => {
                 let found = tokio::task::spawn_blocking(move || {
@@ -113,6 +116,9 @@ impl Reading {
             Some(at) => at + 1,
             None => available.len(),
         };
+        if self.begun.len() + taken > LONGEST {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "a line is too long"));
+        }
         self.begun.extend_from_slice(&available[..taken]);
         self.file.consume(taken);
         Ok(false)
@@ -125,7 +131,7 @@ impl Reading {
             return Ok(false);
         }
         if following.wait().await? == Change::Replaced
-            && let Some(file) = reopened(&self.path).await?
+            && let Some(file) = reopened(&self.path)?
         {
             self.file = BufReader::with_capacity(PIECE, file);
             self.begun.clear();
@@ -135,9 +141,9 @@ impl Reading {
 }
 
 /// The file that is at the path now, if there is one.
-async fn reopened(path: &Path) -> std::io::Result<Option<File>> {
-    match File::open(path).await {
-        Ok(file) => Ok(Some(file)),
+fn reopened(path: &Path) -> std::io::Result<Option<File>> {
+    match shared_file::open(path) {
+        Ok(file) => Ok(Some(File::from_std(file))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
