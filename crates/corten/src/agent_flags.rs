@@ -80,7 +80,7 @@ impl AgentFlags {
             configuration.set_flag(field, value).context("--kubelet-arg")?;
         }
         configuration.complete();
-        configuration.validate().context("the kubelet cannot be configured like this")?;
+        kubelet::validate(&configuration)?;
         Ok(configuration)
     }
 

@@ -57,8 +57,18 @@ fn configuration(args: &Args) -> anyhow::Result<Configuration> {
     }
     args.apply(&mut whole)?;
     whole.complete();
-    whole.validate().context("the kubelet cannot be configured like this")?;
+    validate(&whole)?;
     Ok(whole)
+}
+
+/// Refuses a configuration that is wrong or cannot be carried out, and warns of what has no effect.
+pub(crate) fn validate(configuration: &Configuration) -> anyhow::Result<()> {
+    configuration.validate().context("the kubelet cannot be configured like this")?;
+    let fields = configuration.without_effect();
+    if !fields.is_empty() {
+        tracing::warn!(fields = fields.join(", "), "fields of the kubelet's configuration have no effect");
+    }
+    Ok(())
 }
 
 /// Reads a file as far as it goes; what nobody knows is said.

@@ -11,7 +11,6 @@ mod sysctls;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use corten_api::{Map, Value};
@@ -95,8 +94,7 @@ async fn ask(machine: &Machine, pod: &Pod, has_begun: bool) -> Result<(), Refusa
         found => found?,
     };
     make_room(machine, pod, &room).await;
-    let host_has_it = Path::new("/sys/module/apparmor").exists();
-    if !host_has_it && asks_for_app_armor(pod.tree()) {
+    if !has_app_armor() && asks_for_app_armor(pod.tree()) {
         let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned();
         return Err(Refusal { reason: "AppArmor".to_owned(), message });
     }
@@ -167,6 +165,12 @@ async fn make_room(machine: &Machine, pod: &Pod, room: &Room) {
         }
         *machine.admissions.preempted.lock().entry(room.resource.clone()).or_default() += 1;
     }
+}
+
+/// Whether the kernel has AppArmor and uses it: one that has it may have been started without.
+fn has_app_armor() -> bool {
+    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    enabled.is_ok_and(|enabled| enabled.starts_with('Y'))
 }
 
 /// Whether a pod or one of its containers is to be confined by AppArmor.

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use corten_api::Value;
 use corten_container::LinuxContainerResources;
-use corten_container::native::cgroup::Cgroups;
+use corten_container::native::cgroup::{Cgroups, Setting};
 
 use crate::pod::Pod;
 use crate::resources::{self, Qos};
@@ -12,17 +13,33 @@ use crate::resources::{self, Qos};
 const BESIDE: &str = "/sys/fs/cgroup/unified";
 
 /// The node's cgroups.
-pub(crate) struct PodCgroups(Cgroups);
+pub(crate) struct PodCgroups {
+    cgroups: Cgroups,
+    /// How many processes a pod may have (`podPidsLimit`).
+    pids: Option<i64>,
+}
 
 impl PodCgroups {
-    /// Finds them, and makes the ones that all pods are in.
-    pub(crate) fn prepare() -> io::Result<PodCgroups> {
+    /// Finds them, and makes the ones that all pods are in. Reads the fields of a `KubeletConfiguration`.
+    pub(crate) fn prepare(configuration: &Value) -> io::Result<PodCgroups> {
         let cgroups = Cgroups::detect()?;
+        let pids = configuration.int_at(&["podPidsLimit"]).filter(|limit| *limit > 0);
+        let unsupported = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        if pids.is_some() && !has_pids(&cgroups) {
+            return unsupported("podPidsLimit is set, but the kernel has no pids controller");
+        }
+        let only_new = configuration.bool_at(&["failCgroupV1"]).unwrap_or(false);
+        if only_new && matches!(cgroups, Cgroups::V1(_)) {
+            return unsupported(
+                "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported \
+                 and will be removed in a future release",
+            );
+        }
         cgroups.create("/kubepods")?;
         for class in [Qos::Burstable, Qos::BestEffort] {
             cgroups.create(&format!("/kubepods/{}", class.cgroup()))?;
         }
-        let prepared = PodCgroups(cgroups);
+        let prepared = PodCgroups { cgroups, pids };
         // Who asks for nothing gets what nobody else wants.
         prepared.weigh(Qos::BestEffort, 0)?;
         prepared.weigh(Qos::Burstable, 0)?;
@@ -31,31 +48,34 @@ impl PodCgroups {
 
     /// Limits all pods together, so that something is left for the node itself.
     pub(crate) fn limit(&self, allocatable: &LinuxContainerResources) -> io::Result<()> {
-        self.0.apply("/kubepods", &self.0.settings(allocatable))
+        self.cgroups.apply("/kubepods", &self.cgroups.settings(allocatable))
     }
 
     /// Lets the pods of a class together weigh as much as this.
     pub(crate) fn weigh(&self, class: Qos, milli_cpu: i64) -> io::Result<()> {
         let weight =
             LinuxContainerResources { cpu_shares: resources::shares(milli_cpu), ..Default::default() };
-        self.0.apply(&format!("/kubepods/{}", class.cgroup()), &self.0.settings(&weight))
+        self.cgroups.apply(&format!("/kubepods/{}", class.cgroup()), &self.cgroups.settings(&weight))
     }
 
     pub(crate) fn hierarchies(&self) -> &Cgroups {
-        &self.0
+        &self.cgroups
     }
 
     /// Makes a pod's cgroup with all that the pod may use.
     pub(crate) fn make(&self, pod: &Pod) -> io::Result<()> {
-        let PodCgroups(cgroups) = self;
+        let PodCgroups { cgroups, pids } = self;
         let path = resources::cgroup_of(pod);
         cgroups.create(&path)?;
-        cgroups.apply(&path, &cgroups.settings(&resources::of_pod(pod)))
+        let limits = resources::of_pod(pod);
+        let mut settings = cgroups.settings(&limits);
+        settings.extend(bounds(cgroups, *pids, limits.memory_limit_in_bytes));
+        cgroups.apply(&path, &settings)
     }
 
     /// Changes what a pod may use; what is not set stays as it is.
     pub(crate) fn set(&self, pod: &Pod, limits: &LinuxContainerResources) -> io::Result<()> {
-        let PodCgroups(cgroups) = self;
+        let PodCgroups { cgroups, .. } = self;
         cgroups.apply(&resources::cgroup_of(pod), &cgroups.settings(limits))
     }
 
@@ -64,12 +84,67 @@ impl PodCgroups {
         let beside = Cgroups::V2(BESIDE.into());
         for class in [Qos::Guaranteed, Qos::Burstable, Qos::BestEffort] {
             let path = class.cgroup_of(uid);
-            for cgroups in [&self.0, &beside] {
+            for cgroups in [&self.cgroups, &beside] {
                 if cgroups.folders(&path).iter().any(|folder| folder.exists()) {
                     cgroups.remove(&path)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Whether processes can be counted.
+fn has_pids(cgroups: &Cgroups) -> bool {
+    match cgroups {
+        Cgroups::V1(_) => cgroups.folder("pids", "/").is_some(),
+        Cgroups::V2(root) => {
+            let controllers = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+            controllers.split_whitespace().any(|name| name == "pids")
+        }
+    }
+}
+
+/// What bounds a whole pod, whatever its containers say: how many processes it has, and that it has no swap. Secrets that it
+/// keeps in memory are not to reach a disk.
+fn bounds(cgroups: &Cgroups, pids: Option<i64>, memory: i64) -> Vec<Setting> {
+    let is_old = matches!(cgroups, Cgroups::V1(_));
+    let set = |controller, file: &str, value: i64, optional| Setting {
+        controller: if is_old { controller } else { "" },
+        file: file.to_owned(),
+        value: value.to_string(),
+        optional,
+    };
+    let mut settings: Vec<Setting> =
+        pids.map(|limit| set("pids", "pids.max", limit, false)).into_iter().collect();
+    match is_old {
+        // Counted together with memory, and only where that is limited.
+        true if memory > 0 => settings.push(set("memory", "memory.memsw.limit_in_bytes", memory, true)),
+        true => {}
+        false => settings.push(set("", "memory.swap.max", 0, true)),
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_container::native::cgroup::Hierarchy;
+
+    use super::*;
+
+    #[test]
+    fn pods_are_bounded_in_both_versions() {
+        let shown = |cgroups: &Cgroups, pids, memory| -> Vec<String> {
+            let settings = bounds(cgroups, pids, memory);
+            settings.iter().map(|s| format!("{}:{}={}", s.controller, s.file, s.value)).collect()
+        };
+        let controllers = vec!["pids".to_owned()];
+        let old = Cgroups::V1(vec![Hierarchy { controllers, mountpoint: "/c/pids".into() }]);
+        let new = Cgroups::V2("/c".into());
+        assert_eq!(shown(&new, Some(100), 0), [":pids.max=100", ":memory.swap.max=0"]);
+        assert_eq!(shown(&new, None, 5), [":memory.swap.max=0"]);
+        assert_eq!(shown(&old, Some(100), 5), ["pids:pids.max=100", "memory:memory.memsw.limit_in_bytes=5"]);
+        assert!(shown(&old, None, 0).is_empty());
+        assert!(has_pids(&old) && !has_pids(&Cgroups::V1(Vec::new())) && !has_pids(&new));
     }
 }

@@ -24,4 +24,6 @@ pub(crate) struct NodeConfig {
     pub(crate) memory: i64,
     /// Where seccomp profiles of pods are.
     pub(crate) seccomp_root: String,
+    /// Whether containers that say nothing of seccomp have the runtime's profile (`seccompDefault`).
+    pub(crate) seccomp_default: bool,
 }

@@ -4,6 +4,7 @@
 
 pub mod fields;
 mod read;
+mod unsupported;
 mod validate;
 
 use std::time::Duration;
@@ -112,12 +113,18 @@ impl Configuration {
         }
     }
 
-    /// What is wrong with it, in upstream's words.
+    /// What is wrong with it, in upstream's words; what is right with it but not carried out here, in our own.
     pub fn validate(&self) -> Result<(), ConfigurationError> {
-        match validate::complaints(self) {
-            complaints if complaints.is_empty() => Ok(()),
-            complaints => Err(ConfigurationError::Invalid(complaints)),
+        let mut complaints = validate::complaints(self);
+        if complaints.is_empty() {
+            complaints = unsupported::refusals(self);
         }
+        if complaints.is_empty() { Ok(()) } else { Err(ConfigurationError::Invalid(complaints)) }
+    }
+
+    /// The fields that say something without any effect here.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        unsupported::without_effect(self)
     }
 
     /// As it is served.

@@ -22,6 +22,7 @@ mod hooks;
 mod housekeeping;
 mod http;
 mod images;
+mod kernel;
 mod kill;
 mod machine;
 mod manifests;
@@ -125,6 +126,9 @@ pub async fn run_and_serve(
     let housekeeping = housekeeping::Housekeeping::read(configured).map_err(wrong)?;
     let admissions = admission::Admissions::read(configured).map_err(wrong)?;
     let reserved = node::Reserved::read(configured).map_err(wrong)?;
+    kernel::check(configured).map_err(wrong)?;
+    let cgroups = PodCgroups::prepare(configured)
+        .map_err(|error| corten_container::Error::internal("making cgroups", error))?;
     let caches = Caches::new(parts.client.clone(), parts.clock.clone());
     let bound = kinds::PODS.with_fields(format!("spec.nodeName={}", options.node_name));
     let certificates = pod_certificates::PodCertificates::new(&options.node_name);
@@ -143,6 +147,7 @@ pub async fn run_and_serve(
             },
             memory: node::memory(),
             seccomp_root: root.join("seccomp").display().to_string(),
+            seccomp_default: configured.bool_at(&["seccompDefault"]).unwrap_or(false),
         },
         runtime: parts.runtime,
         housekeeping,
@@ -166,7 +171,7 @@ pub async fn run_and_serve(
         news: Notify::new(),
         bound_pods: bound,
         own_node,
-        cgroups: PodCgroups::prepare().map_err(|e| corten_container::Error::internal("making cgroups", e))?,
+        cgroups,
         node: options.node,
         configuration: options.configuration,
         host_ips: options.addresses,

@@ -4,6 +4,8 @@
 //! Admission refuses some of this too. It is checked here for static pods, for pods that were stored before admission
 //! knew of it, and for sandboxes that an earlier kubelet made.
 
+use std::path::{Component, Path};
+
 use crate::pod::{Container, Pod};
 
 /// Whether a sandbox can be as the pod asks, in upstream's words.
@@ -24,11 +26,23 @@ pub(crate) fn check_pod(pod: &Pod, handler: &str) -> Result<(), String> {
 /// Whether a container can be as it asks. `privileged` ones have an unmasked `/proc` anyway.
 pub(super) fn check_container(pod: &Pod, container: &Container, privileged: bool) -> Result<(), String> {
     check_pod(pod, "")?;
+    for setter in [container.tree.get("securityContext"), pod.tree().at(&["spec", "securityContext"])] {
+        check_seccomp(setter.and_then(|setter| setter.str_at(&["seccompProfile", "localhostProfile"])))?;
+    }
     match container.tree.str_at(&["securityContext", "procMount"]) {
         None | Some("" | "Default") => Ok(()),
         Some("Unmasked") if privileged => Ok(()),
         Some("Unmasked") => Err("`hostUsers` must be false to use `Unmasked`".to_owned()),
         Some(other) => Err(format!("unknown procMount {other:?}")),
+    }
+}
+
+/// Whether the name of a seccomp profile stays in the folder of profiles.
+fn check_seccomp(name: Option<&str>) -> Result<(), String> {
+    let stays = |name: &str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    match name.filter(|name| !stays(name)) {
+        Some(name) => Err(format!("seccomp profile {name:?} must be a descending path")),
+        None => Ok(()),
     }
 }
 
@@ -67,5 +81,12 @@ mod tests {
         assert!(check("Unmasked", false, false).is_err());
         assert!(check("Default", false, false).is_err());
         assert!(check("Half", true, false).is_err());
+    }
+
+    #[test]
+    fn seccomp_profiles_are_those_of_the_folder() {
+        let check = |name: &str| check_seccomp(Some(name)).is_ok();
+        assert!(check("profiles/audit.json") && check("..data.json") && check_seccomp(None).is_ok());
+        assert!(!check("../../etc/shadow") && !check("/etc/shadow") && !check("a/../../b"));
     }
 }

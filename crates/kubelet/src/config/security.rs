@@ -82,7 +82,8 @@ pub(super) fn of_container(
         readonly_paths: paths(&READ_ONLY),
         seccomp: match privileged {
             true => None,
-            false => profile(chosen("seccompProfile").as_ref(), &node.seccomp_root),
+            false => profile(chosen("seccompProfile").as_ref(), &node.seccomp_root)
+                .or_else(|| node.seccomp_default.then_some(SecurityProfile::RuntimeDefault)),
         },
         apparmor: profile(chosen("appArmorProfile").as_ref(), ""),
     }
@@ -149,5 +150,40 @@ pub(super) fn check_non_root(pod: &Pod, container: &Container, image: &Image) ->
             (None, _) => Err(format!("container has runAsNonRoot and image will run as root {described}")),
             (Some(_), _) => Ok(()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+    use crate::pod::Source;
+
+    fn context(of_pod: Value, own: Value, seccomp_default: bool) -> ContainerSecurityContext {
+        let spec =
+            value!({"securityContext": (of_pod), "containers": [{"name": "c", "securityContext": (own)}]});
+        let pod = Pod::new(value!({"metadata": {"name": "p"}, "spec": (spec)}), Source::Api);
+        let node = NodeConfig { seccomp_default, seccomp_root: "/s".to_owned(), ..NodeConfig::default() };
+        of_container(&pod, &pod.containers()[0], None, &node)
+    }
+
+    #[test]
+    fn who_says_nothing_of_seccomp_has_what_the_node_says() {
+        let none = || value!({});
+        let profile = |kind: &str| value!({"seccompProfile": {"type": (kind)}});
+        assert_eq!(context(none(), none(), false).seccomp, None);
+        assert_eq!(context(none(), none(), true).seccomp, Some(SecurityProfile::RuntimeDefault));
+        let unconfined = Some(SecurityProfile::Unconfined);
+        assert_eq!(context(profile("Unconfined"), none(), true).seccomp, unconfined);
+        assert_eq!(context(none(), profile("Unconfined"), true).seccomp, unconfined);
+        assert_eq!(context(none(), value!({"privileged": true}), true).seccomp, None);
+    }
+
+    #[test]
+    fn proc_lies_bare_for_privileged_ones_only() {
+        let masked = |own: Value| context(value!({}), own, false).masked_paths.len();
+        assert_eq!(masked(value!({"procMount": "Unmasked"})), MASKED.len());
+        assert_eq!(masked(value!({"procMount": "Unmasked", "privileged": true})), 0);
     }
 }

@@ -22,6 +22,9 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
     let query = Query::parse(request.uri().query());
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = request.method().clone();
+    if let Some(why) = disabled(server.machine.configuration.as_ref(), &parts) {
+        return answer::text(StatusCode::METHOD_NOT_ALLOWED, why);
+    }
     match (&method, parts.as_slice()) {
         (&Method::GET, ["healthz"]) => answer::text(StatusCode::OK, "ok"),
         (&Method::GET, ["pods"]) => answer::tree(&pods(server)),
@@ -51,6 +54,20 @@ pub(super) async fn answer(server: &Server, peer: &Peer, request: Request<Incomi
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _],
         ) => port_forward::answer(server, namespace, pod, &query, request).await,
         _ => answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+    }
+}
+
+/// Why a part of the API is closed by the configuration, as upstream closes it.
+fn disabled(configuration: Option<&Value>, parts: &[&str]) -> Option<&'static str> {
+    let is_off = |field: &str| configuration.and_then(|fields| fields.bool_at(&[field])) == Some(false);
+    match parts.first() {
+        Some(&("exec" | "attach" | "portForward" | "containerLogs" | "run" | "runningpods" | "logs"))
+            if is_off("enableDebuggingHandlers") =>
+        {
+            Some("Debug endpoints are disabled.\n")
+        }
+        Some(&"logs") if is_off("enableSystemLogHandler") => Some("logs endpoint is disabled.\n"),
+        _ => None,
     }
 }
 
@@ -85,4 +102,26 @@ fn configuration(server: &Server) -> Value {
         tree.set(&[field], value);
     }
     value!({"kubeletconfig": (tree)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_closes_parts_of_the_api() {
+        let closed = |configuration: Value, path: &str| {
+            disabled(Some(&configuration), &path.split('/').collect::<Vec<_>>()).is_some()
+        };
+        for path in ["exec/n/p/c", "attach/n/p/c", "portForward/n/p", "containerLogs/n/p/c", "logs", "logs/x"]
+        {
+            assert!(closed(value!({"enableDebuggingHandlers": false}), path), "{path}");
+            assert!(!closed(value!({"enableDebuggingHandlers": true}), path), "{path}");
+            assert_eq!(closed(value!({"enableSystemLogHandler": false}), path), path.starts_with("logs"));
+        }
+        for path in ["healthz", "pods", "metrics", "stats/summary"] {
+            assert!(!closed(value!({"enableDebuggingHandlers": false}), path), "{path}");
+        }
+        assert!(disabled(None, &["exec"]).is_none());
+    }
 }
