@@ -19,6 +19,7 @@ use crate::machine::Machine;
 use crate::node;
 use crate::observed::Observed;
 use crate::pod::{Container, HostNamespace, Pod, Role};
+use crate::runtime_class;
 use crate::status::Waiting;
 use crate::volumes::Mounted;
 use crate::watched::Which;
@@ -61,6 +62,7 @@ pub(crate) async fn start(
     let config_error = |why: String| failed("CreateContainerConfigError", why);
     let sources = sources(machine, pod, container).await.map_err(|e| config_error(e.to_string()))?;
     let environment = environment(pod, container, &sources, &place).map_err(config_error)?;
+    let recursive_read_only = has_recursive_read_only(machine, pod, container).await.map_err(config_error)?;
     let parts = ContainerParts {
         attempt,
         image: &present.image,
@@ -69,6 +71,7 @@ pub(crate) async fn start(
         volume: around.mounted,
         mounts: machine.volumes.own_mounts(pod, container, around.pod_ips).map_err(config_error)?,
         target: target(container, around.observed).map_err(config_error)?,
+        recursive_read_only,
     };
     let config = container_config(pod, container, parts, &machine.config).map_err(config_error)?;
     let runtime: &Arc<_> = &machine.runtime;
@@ -82,6 +85,23 @@ pub(crate) async fn start(
     started.map_err(|e| failed("RunContainerError", e.to_string().replace(&id, &container.name)))?;
     tell(EventKind::Normal, "Started", "Container started".to_owned());
     post_start(machine, pod, container, &id, around).await
+}
+
+/// Whether the pod's handler makes mounts read-only with all below them; asked only if a mount wants to know.
+async fn has_recursive_read_only(
+    machine: &Machine,
+    pod: &Pod,
+    container: &Container,
+) -> Result<bool, String> {
+    let mut mounts = container.tree.items_at(&["volumeMounts"]).iter();
+    let wants = |mode: &str| !matches!(mode, "" | "Disabled");
+    if !mounts.any(|mount| mount.str_at(&["recursiveReadOnly"]).is_some_and(wants)) {
+        return Ok(false);
+    }
+    let handler = runtime_class::handler(machine, pod).await?;
+    let status = machine.runtime.status().await.map_err(|error| error.to_string())?;
+    let found = status.handlers.iter().find(|known| known.name == handler);
+    Ok(found.is_some_and(|handler| handler.recursive_read_only_mounts))
 }
 
 /// A container whose hook fails is ended again.

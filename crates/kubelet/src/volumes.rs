@@ -164,7 +164,8 @@ impl Volumes {
         let path = self.of_volume(pod, plugin, name);
         atomic::write(&path, &wanted).map_err(|e| e.to_string())?;
         give(pod, &path, true)?;
-        Ok(own(path))
+        // Whatever the pod says: the kubelet writes here, and links of a container would lead it astray.
+        Ok(Place { path, read_only: true })
     }
 
     /// A claim's volume; one that can be written to is the group's.

@@ -25,6 +25,8 @@ pub(crate) struct ContainerParts<'a> {
     pub(crate) mounts: Vec<Mount>,
     /// The container an ephemeral one looks into.
     pub(crate) target: Option<String>,
+    /// Whether the pod's handler makes mounts read-only with all that is mounted below them.
+    pub(crate) recursive_read_only: bool,
 }
 
 /// Where volumes are on the node.
@@ -59,7 +61,7 @@ pub(crate) fn container_config(
         items.filter_map(Value::as_str).map(|text| expand(text, known)).collect()
     };
     let flag = |key: &str| container.tree.bool_at(&[key]).unwrap_or(false);
-    let mut mounts = mounts(container, parts.volume, &known)?;
+    let mut mounts = mounts(container, parts.volume, parts.recursive_read_only, &known)?;
     mounts.extend(parts.mounts);
     Ok(ContainerConfig {
         metadata: ContainerMetadata { name: container.name.to_string(), attempt: parts.attempt },
@@ -91,6 +93,7 @@ pub(crate) fn container_config(
 fn mounts<'a>(
     container: &Container,
     volumes: &dyn VolumePaths,
+    recursive_read_only: bool,
     known: &impl Fn(&str) -> Option<&'a str>,
 ) -> Result<Vec<Mount>, String> {
     let asked = container.tree.items_at(&["volumeMounts"]).iter();
@@ -110,8 +113,7 @@ fn mounts<'a>(
                 container_path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
                 host_path: volumes.path(volume, &container.name, sub_path)?,
                 readonly,
-                recursive_read_only: matches!(text("recursiveReadOnly"), "Enabled" | "IfPossible")
-                    && readonly,
+                recursive_read_only: is_recursive(mount, readonly, recursive_read_only)?,
                 selinux_relabel: false,
                 propagation: match text("mountPropagation") {
                     "HostToContainer" => MountPropagation::HostToContainer,
@@ -121,6 +123,30 @@ fn mounts<'a>(
             })
         })
         .collect()
+}
+
+/// Whether a mount is read-only with all that is mounted below it. One that has to be and cannot be is refused, in
+/// upstream's words: a runtime that does not know of it would leave what is below writable.
+fn is_recursive(mount: &Value, readonly: bool, supported: bool) -> Result<bool, String> {
+    let text = |key: &str| mount.str_at(&[key]).unwrap_or_default();
+    let volume = text("name");
+    let is_private = matches!(text("mountPropagation"), "" | "None");
+    match text("recursiveReadOnly") {
+        "" | "Disabled" => Ok(false),
+        _ if !readonly => {
+            Err(format!("volume {volume:?} requested recursive read-only mode, but it is not read-only"))
+        }
+        _ if !is_private => Err(format!(
+            "volume {volume:?} requested recursive read-only mode, but it is not compatible with propagation {:?}",
+            text("mountPropagation")
+        )),
+        "IfPossible" => Ok(supported),
+        "Enabled" if !supported => Err(format!(
+            "volume {volume:?} requested recursive read-only mode, but it is not supported by the runtime"
+        )),
+        "Enabled" => Ok(true),
+        other => Err(format!("unknown recursive read-only mode {other:?}")),
+    }
 }
 
 /// An expansion of which nothing may be left over.
@@ -136,5 +162,29 @@ fn whole_expansion<'a>(text: &str, known: &impl Fn(&str) -> Option<&'a str>) -> 
     match missing.into_inner().first() {
         None => Ok(expanded),
         Some(name) => Err(format!("missing value for {name:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corten_api::value;
+
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_only_with_all_below_or_not_at_all() {
+        let check = |mode: &str, propagation: &str, readonly, supported| {
+            let mount = value!({"name": "v", "recursiveReadOnly": (mode), "mountPropagation": (propagation)});
+            is_recursive(&mount, readonly, supported).ok()
+        };
+        assert_eq!(check("Enabled", "", true, true), Some(true));
+        assert_eq!(check("Enabled", "", true, false), None);
+        assert_eq!(check("Enabled", "", false, true), None);
+        assert_eq!(check("Enabled", "HostToContainer", true, true), None);
+        assert_eq!(check("IfPossible", "None", true, true), Some(true));
+        assert_eq!(check("IfPossible", "", true, false), Some(false));
+        assert_eq!(check("Disabled", "", true, true), Some(false));
+        assert_eq!(check("", "", true, true), Some(false));
+        assert_eq!(check("Sometimes", "", true, true), None);
     }
 }

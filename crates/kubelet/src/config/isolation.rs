@@ -29,6 +29,10 @@ pub(super) fn check_container(pod: &Pod, container: &Container, privileged: bool
     for setter in [container.tree.get("securityContext"), pod.tree().at(&["spec", "securityContext"])] {
         check_seccomp(setter.and_then(|setter| setter.str_at(&["seccompProfile", "localhostProfile"])))?;
     }
+    let mut mounts = container.tree.items_at(&["volumeMounts"]).iter();
+    if !privileged && mounts.any(|mount| mount.str_at(&["mountPropagation"]) == Some("Bidirectional")) {
+        return Err("Bidirectional mount propagation is available only to privileged containers".to_owned());
+    }
     match container.tree.str_at(&["securityContext", "procMount"]) {
         None | Some("" | "Default") => Ok(()),
         Some("Unmasked") if privileged => Ok(()),
@@ -81,6 +85,14 @@ mod tests {
         assert!(check("Unmasked", false, false).is_err());
         assert!(check("Default", false, false).is_err());
         assert!(check("Half", true, false).is_err());
+    }
+
+    #[test]
+    fn mounts_reach_the_node_from_privileged_containers_only() {
+        let mount = value!({"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"});
+        let pod = pod(value!({"containers": [{"name": "c", "volumeMounts": [(mount)]}]}));
+        assert!(check_container(&pod, &pod.containers()[0], false).is_err());
+        assert_eq!(check_container(&pod, &pod.containers()[0], true), Ok(()));
     }
 
     #[test]

@@ -148,6 +148,11 @@ pub(super) fn check_non_root(pod: &Pod, container: &Container, image: &Image) ->
                 "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {described}"
             )),
             (None, _) => Err(format!("container has runAsNonRoot and image will run as root {described}")),
+            // What is larger wraps around somewhere, and may be zero then.
+            (Some(uid), _) if !(1..=i64::from(i32::MAX)).contains(&uid) => Err(format!(
+                "container has runAsNonRoot and image has an invalid user id ({uid}). (Must be 1-({})) {described}",
+                i32::MAX
+            )),
             (Some(_), _) => Ok(()),
         },
     }
@@ -178,6 +183,21 @@ mod tests {
         assert_eq!(context(profile("Unconfined"), none(), true).seccomp, unconfined);
         assert_eq!(context(none(), profile("Unconfined"), true).seccomp, unconfined);
         assert_eq!(context(none(), value!({"privileged": true}), true).seccomp, None);
+    }
+
+    #[test]
+    fn root_of_an_image_is_found_however_it_is_written() {
+        let check = |uid: Option<i64>, username: &str| {
+            let spec = value!({"securityContext": {"runAsNonRoot": true}, "containers": [{"name": "c"}]});
+            let pod = Pod::new(value!({"metadata": {"name": "p"}, "spec": (spec)}), Source::Api);
+            let image = Image { uid, username: username.to_owned(), ..Image::default() };
+            check_non_root(&pod, &pod.containers()[0], &image).is_ok()
+        };
+        assert!(check(Some(1000), ""));
+        for (uid, username) in [(None, ""), (None, "web"), (Some(0), ""), (Some(1 << 32), ""), (Some(-1), "")]
+        {
+            assert!(!check(uid, username), "{uid:?} {username}");
+        }
     }
 
     #[test]

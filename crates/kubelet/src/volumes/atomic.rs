@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A file: what is in it, and who may read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,8 @@ const NEXT: &str = "..data_tmp";
 pub(super) fn write(volume: &Path, files: &Files) -> io::Result<()> {
     std::fs::create_dir_all(volume)?;
     std::fs::set_permissions(volume, Permissions::from_mode(0o777))?;
-    let current = std::fs::read_link(volume.join(DATA)).ok();
+    // A link that names anything but a set was not made here: where it leads to is neither read nor removed.
+    let current = std::fs::read_link(volume.join(DATA)).ok().filter(|set| is_set(set));
     if current.as_ref().is_some_and(|set| holds(&volume.join(set), files)) {
         return Ok(());
     }
@@ -51,6 +52,14 @@ pub(super) fn write(volume: &Path, files: &Files) -> io::Result<()> {
         Some(old) => std::fs::remove_dir_all(volume.join(old)),
         None => Ok(()),
     }
+}
+
+/// Whether a link can lead to a set of files in the same folder.
+fn is_set(link: &Path) -> bool {
+    let mut parts = link.components();
+    let named =
+        matches!(parts.next(), Some(Component::Normal(name)) if name.as_encoded_bytes().starts_with(b".."));
+    named && parts.next().is_none()
 }
 
 /// A directory with the files; its name, which nothing else has.
@@ -109,5 +118,24 @@ mod tests {
         assert_eq!((read("a"), read("c"), read("dir/b")), (Some("3".into()), Some("4".into()), None));
         assert!(!volume.join(&first).exists(), "what was before is gone");
         std::fs::remove_dir_all(&volume).unwrap();
+    }
+
+    /// CVE-2017-1002102: a container exchanged the link for one to the node, and an update removed what was there.
+    #[test]
+    fn links_of_others_are_not_followed() {
+        let node = tempfile::tempdir().unwrap();
+        let (volume, outside) = (node.path().join("volume"), node.path().join("outside"));
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("file"), "").unwrap();
+        let files = |text: &str| Files::from([("a".to_owned(), Content { bytes: text.into(), mode: 0o644 })]);
+        for hostile in [outside.clone(), PathBuf::from("../outside"), PathBuf::from("..x/../../outside")] {
+            write(&volume, &files("first")).unwrap();
+            std::fs::remove_file(volume.join(DATA)).unwrap();
+            std::fs::create_dir_all(volume.join("..x")).unwrap();
+            symlink(&hostile, volume.join(DATA)).unwrap();
+            write(&volume, &files("second")).unwrap();
+            assert!(outside.join("file").exists(), "{}", hostile.display());
+            assert_eq!(std::fs::read_to_string(volume.join("a")).unwrap(), "second");
+        }
     }
 }

@@ -63,7 +63,18 @@ pub(super) async fn payload(
     } else {
         return Ok(None);
     };
+    files.keys().try_for_each(|path| check_path(path))?;
     Ok(Some((plugin, files)))
+}
+
+/// Whether a file stays in its volume, and out of the way of what keeps the volume: the API server says so too.
+fn check_path(path: &str) -> Result<(), String> {
+    let mut parts = path.split('/');
+    let stays = parts.clone().all(|part| !matches!(part, "" | "." | "..") && part.len() <= 255);
+    match stays && path.len() <= 4096 && !parts.next().is_some_and(|first| first.starts_with("..")) {
+        true => Ok(()),
+        false => Err(format!("invalid path {path:?}: must be a relative path within the volume")),
+    }
 }
 
 fn mode_of(source: &Value, key: &str) -> Option<u32> {
@@ -185,4 +196,19 @@ pub(crate) fn token_request(pod: &Pod, audiences: &[Value], seconds: i64) -> Val
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": (pod.name()), "uid": (pod.uid())},
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_stay_in_their_volume() {
+        for good in ["a", "a/b.c", "a/..b", ".hidden"] {
+            assert_eq!(check_path(good), Ok(()), "{good}");
+        }
+        for hostile in ["", "/etc/passwd", "../x", "a/../../x", "..data", "..2026/x", "a//b", "a/.", "a/"] {
+            assert!(check_path(hostile).is_err(), "{hostile}");
+        }
+    }
 }
