@@ -23,6 +23,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     let root = match rustix::fs::openat(CWD, path, FOLDER, Mode::empty()) {
         Ok(root) => root,
         Err(Errno::NOENT) => return Ok(()),
+        // A path of the node: only what is below it is a container's.
         Err(Errno::NOTDIR | Errno::LOOP) => return std::fs::remove_file(path),
         Err(error) => return Err(error.into()),
     };

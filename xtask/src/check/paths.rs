@@ -11,7 +11,8 @@ use anyhow::{Context, ensure};
 use crate::process::repository;
 
 /// Files, and folders of files, that handle what images and containers control.
-const GUARDED: [&str; 9] = [
+const GUARDED: [&str; 15] = [
+    "crates/sys/src/removal.rs",
     "crates/sys/supervisor/child.rs",
     "crates/sys/supervisor/console.rs",
     "crates/sys/supervisor/log.rs",
@@ -19,6 +20,11 @@ const GUARDED: [&str; 9] = [
     "crates/sys/supervisor/root.rs",
     "crates/container/src/image/merged.rs",
     "crates/container/src/image/unpack/tree.rs",
+    "crates/kubelet/src/collection/logs.rs",
+    "crates/kubelet/src/server/log_files.rs",
+    "crates/kubelet/src/shared_file.rs",
+    "crates/kubelet/src/stats/disk.rs",
+    "crates/kubelet/src/termination.rs",
     "crates/kubelet/src/volumes/ownership.rs",
     "crates/kubelet/src/volumes/sub_path.rs",
 ];

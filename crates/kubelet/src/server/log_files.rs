@@ -57,6 +57,7 @@ fn open(folder: &Path, place: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(CWD, place, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
     let reached = format!("/proc/self/fd/{}", found.as_raw_fd());
+    // A path of the node, in procfs.
     if !std::fs::read_link(&reached)?.starts_with(folder.canonicalize()?) {
         return Err(refused());
     }
@@ -80,6 +81,7 @@ async fn show(found: OwnedFd, path: &str) -> io::Result<Answer> {
 
 /// What a folder holds, as a page with links.
 async fn listing(folder: &Path) -> io::Result<Answer> {
+    // A path of the node, in procfs: that of a descriptor.
     let mut entries = tokio::fs::read_dir(folder).await?;
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry().await? {

@@ -124,7 +124,7 @@ impl Ownership {
             FileType::Directory => mode |= SEARCH | SET_GROUP,
             _ => {}
         }
-        Ok(rustix::fs::chmod(of_descriptor(found.as_fd()), Mode::from_raw_mode(mode))?)
+        Ok(rustix::fs::chmod(path_of(found.as_fd()), Mode::from_raw_mode(mode))?)
     }
 }
 
@@ -133,7 +133,7 @@ fn kind(stat: &Stat) -> FileType {
 }
 
 /// The path of what a descriptor stands for, which is not looked up again: not even that of a device is opened.
-fn of_descriptor(descriptor: BorrowedFd<'_>) -> String {
+fn path_of(descriptor: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
