@@ -13,6 +13,13 @@ use crate::pod::{Container, Pod};
 /// A runtime may well have user namespaces; but the kubelet allots no ids for them and sends no mappings, so that the pod's
 /// root would be the node's.
 pub(crate) fn check_pod(pod: &Pod, handler: &str) -> Result<(), String> {
+    if let Some(claim) = pod.tree().items_at(&["spec", "resourceClaims"]).first() {
+        // A container without the device it claims must not run as if it had it.
+        let name = claim.str_at(&["name"]).unwrap_or_default();
+        return Err(format!(
+            "failed to prepare dynamic resources: claim {name:?}: no DRA driver is registered on this node"
+        ));
+    }
     if pod.tree().bool_at(&["spec", "hostUsers"]) != Some(false) {
         return Ok(());
     }
@@ -70,6 +77,14 @@ mod tests {
         assert_eq!(check_pod(&own, ""), Err(why.to_owned()));
         let why = "can't set `spec.hostUsers: false`, RuntimeClass handler \"crun\" does not support user namespaces";
         assert_eq!(check_pod(&own, "crun"), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn no_pod_runs_without_what_it_claims() {
+        let pod = pod(value!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]}));
+        let why =
+            "failed to prepare dynamic resources: claim \"gpu\": no DRA driver is registered on this node";
+        assert_eq!(check_pod(&pod, ""), Err(why.to_owned()));
     }
 
     #[test]

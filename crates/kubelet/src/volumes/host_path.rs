@@ -1,11 +1,12 @@
 //! Paths of the node itself. What is there is checked against what the pod says it is, in upstream's words.
 
-use std::fs::{Metadata, Permissions};
+use std::fs::{Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use corten_api::Value;
+use rustix::fs::OFlags;
 
 /// Sees to it that there is what the pod expects to find.
 pub(super) fn check(source: &Value) -> Result<PathBuf, String> {
@@ -45,11 +46,14 @@ fn make(path: &Path, kind: &str) -> io::Result<()> {
     match kind {
         "" | "DirectoryOrCreate" => {
             std::fs::create_dir_all(path)?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o755))
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            let made = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+            made.set_permissions(Permissions::from_mode(0o755))
         }
         "FileOrCreate" => {
-            std::fs::write(path, "")?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o644))
+            // Only a file that was not there: another pod may have the folder, and put a link here just now.
+            let made = OpenOptions::new().write(true).create_new(true).open(path)?;
+            made.set_permissions(Permissions::from_mode(0o644))
         }
         _ => Ok(()),
     }
@@ -112,5 +116,18 @@ mod tests {
             ))
         );
         assert!(check("/a/../b", "").is_err());
+    }
+
+    /// A link to nowhere, which a pod that has the folder put there, is not followed to make something elsewhere.
+    #[test]
+    fn nothing_is_made_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, outside) = (folder.path().join("link"), folder.path().join("outside"));
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        for kind in ["FileOrCreate", "DirectoryOrCreate", ""] {
+            let source = value!({"path": (link.display().to_string()), "type": (kind)});
+            assert!(check(&source).is_err(), "{kind}");
+            assert!(!outside.exists(), "{kind}");
+        }
     }
 }
