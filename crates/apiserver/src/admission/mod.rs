@@ -12,6 +12,7 @@ mod cluster_trust_bundle_attest;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
 mod limit_ranger;
 mod lookup;
 mod namespace_lifecycle;
