@@ -18,6 +18,7 @@ mod lookup;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod node_restriction;
+mod not_run;
 mod persistent_volume_claim_resize;
 mod plugins;
 mod pod;
@@ -120,6 +121,7 @@ pub(crate) async fn validate(
             Validate::Later(validate) => validate(&attributes, object).await?,
         }
     }
+    not_run::warn(&attributes, object);
     call.warnings.extend(attributes.warnings.into_inner());
     Ok(())
 }
