@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// The digest of the public key of the cluster's authority, such as sha256:<64 digits>, for a token that has none.
     #[arg(long)]
     discovery_token_ca_cert_hash: Vec<String>,
+    /// Join with a token that does not say whose it is: who knows the token can pose as the cluster.
+    #[arg(long)]
+    discovery_token_unsafe_skip_ca_verification: bool,
     /// Where everything is kept.
     #[arg(long, default_value = "/var/lib/corten")]
     data_dir: PathBuf,
@@ -83,7 +86,9 @@ impl Args {
             None => self.token.clone(),
         };
         let hashes = &self.discovery_token_ca_cert_hash;
+        let skips = self.discovery_token_unsafe_skip_ca_verification;
         let invitation = token.map(|token| Invitation::parse(&token, hashes)).transpose()?;
+        let invitation = invitation.map(|invitation| invitation.skipping_verification(skips));
         let server = self.server.trim_end_matches('/').to_owned();
         if !server.starts_with("https://") {
             bail!("--server: {server:?} is no server; give one such as https://192.0.2.1:6443");
