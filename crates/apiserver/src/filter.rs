@@ -55,6 +55,17 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Whether everything that matches has a value in a selectable field.
+    pub(crate) fn requires(&self, served: &Served, field: &str, value: &str) -> bool {
+        let Ok(FieldOf::Selectable(wanted)) = field_of(served, field) else { return false };
+        let is_it = |condition: &FieldCondition| {
+            condition.equal
+                && condition.value == value
+                && matches!(condition.field, FieldOf::Selectable(at) if at == wanted)
+        };
+        self.fields.iter().any(is_it)
+    }
+
     /// Adds the name a URL is about.
     pub(crate) fn named(mut self, name: &Str) -> Filter {
         if !name.is_empty() {

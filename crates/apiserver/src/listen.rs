@@ -83,8 +83,9 @@ async fn connection(
     };
     // One allocation, rather than a copy in every future it passes through.
     let stream = Box::new(stream);
-    let (_, session) = stream.get_ref();
-    let peer = server.client_certificates.peer(session.peer_certificates());
+    let (socket, session) = stream.get_ref();
+    let remote = socket.peer_addr().ok().map(|remote| remote.ip());
+    let peer = server.client_certificates.peer(session.peer_certificates(), remote);
     let h2 = session.alpn_protocol() == Some(b"h2");
     let (io, service) = (TokioIo::new(stream), Requests { server, peer: Arc::new(peer) });
     // Each on the heap for itself: an idle connection does not carry the room of the other protocol.

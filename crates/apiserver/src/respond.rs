@@ -13,6 +13,7 @@ use crate::body::{ListBody, ResponseBody};
 use crate::catalog::Served;
 use crate::negotiate::{Format, View, Wanted};
 use crate::object::Object;
+use crate::verbs::node_view;
 
 pub(crate) type Answer = Response<ResponseBody>;
 
@@ -323,10 +324,11 @@ pub(crate) fn list(
     list_meta: &ListMeta,
     wanted: Wanted,
     query: &TableQuery,
+    seen_through: Option<node_view::View>,
 ) -> Result<Answer, Status> {
     let kind = format!("{}List", served.kind());
-    if served.is_stored_form && wanted.format == Format::Json && wanted.view == View::Object && !wanted.pretty
-    {
+    let is_whole = served.is_stored_form && wanted.view == View::Object && seen_through.is_none();
+    if is_whole && wanted.format == Format::Json && !wanted.pretty {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(b"{\"kind\":");
         json::write_string(&mut head, &kind);
@@ -337,10 +339,17 @@ pub(crate) fn list(
         head.extend_from_slice(b",\"items\":[");
         return Ok(bytes(200, "application/json", ResponseBody::List(ListBody::new(head, objects))));
     }
-    if served.is_stored_form && wanted.format == Format::Protobuf && wanted.view == View::Object {
+    if is_whole && wanted.format == Format::Protobuf {
         return protobuf_list(served, &objects, list_meta, &kind);
     }
-    let trees = objects.iter().map(|o| served_tree(served, &o.json)).collect::<Result<Vec<_>, _>>()?;
+    let shown_tree = |object: &Arc<Object>| {
+        let tree = served_tree(served, &object.json)?;
+        Ok(match seen_through {
+            Some(view) => view(&tree),
+            None => tree,
+        })
+    };
+    let trees = objects.iter().map(shown_tree).collect::<Result<Vec<_>, Status>>()?;
     let shown = match wanted.view {
         View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
         View::Metadata { list: false, .. } => {

@@ -4,6 +4,7 @@
 //! says so rather than a broken connection; what it proves is decided right after. The handshake itself
 //! still proves that the client holds the certificate's key.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use corten_auth::authentication::FrontProxy;
@@ -45,8 +46,8 @@ pub(crate) struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// Who is at the other end of a connection.
-    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
+    /// Who is at the other end of a connection from `remote`.
+    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, remote: Option<IpAddr>) -> Peer {
         let Some((leaf, intermediates)) = certificates.and_then(|c| c.split_first()) else {
             return Peer::Nobody;
         };
@@ -61,7 +62,7 @@ impl ClientCertificates {
             .proxies
             .as_ref()
             .is_some_and(|(verifier, proxy)| verifies(verifier) && proxy.allows(&identity.common_name));
-        let user = certified(&identity, leaf).filter(|_| verifies(&self.clients)).map(Arc::new);
+        let user = certified(&identity, leaf, remote).filter(|_| verifies(&self.clients)).map(Arc::new);
         let expires = identity.not_after.try_into().unwrap_or(Timestamp::MIN);
         Peer::Certificate(Certificate { user, is_proxy, expires })
     }

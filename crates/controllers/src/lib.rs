@@ -58,6 +58,7 @@ use corten_auth::authentication::SigningKey;
 use corten_reconcile::Manager;
 use jiff::tz::TimeZone;
 
+pub use certificates::ownership::Reserved;
 pub use certificates::signing::{AuthoritySource, Signer, SigningOptions};
 pub use endpoints::EndpointsOptions;
 pub use endpointslice::EndpointSliceOptions;
@@ -91,8 +92,9 @@ pub struct Options {
     /// What signs the service-account tokens that secrets hold; none to leave secrets alone.
     pub token_key: Option<Arc<SigningKey>>,
     pub signing: SigningOptions,
-    /// Whether kubelets become servers without anybody being asked, as far as they ask for what is theirs.
-    pub approve_kubelet_serving: bool,
+    /// Approves kubelets' serving certificates for what is provably theirs and not reserved; none to leave all of them to
+    /// administrators.
+    pub approve_kubelet_serving: Option<Reserved>,
     pub legacy_token_cleaner: LegacyTokenCleanerOptions,
     pub endpoint_slices: EndpointSliceOptions,
     pub endpoints: EndpointsOptions,
@@ -117,8 +119,8 @@ pub fn start(manager: &Manager, options: Options) {
     manager.run(aggregation::ClusterRoleAggregation);
     manager.run(bootstrap_signer::BootstrapSigner);
     manager.run(certificates::approving::Approving);
-    if options.approve_kubelet_serving {
-        manager.run(certificates::serving_approving::ServingApproving);
+    if let Some(reserved) = options.approve_kubelet_serving {
+        manager.run(certificates::serving_approving::ServingApproving { reserved });
     }
     manager.run(certificates::cleaning::Cleaning);
     manager.run(certificates::signing::Signing(options.signing));

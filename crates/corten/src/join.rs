@@ -65,6 +65,9 @@ impl Joining {
                 self.server
             )
         };
+        if let Means::Invitation(invitation) = means {
+            invitation.verifiable()?;
+        }
         let mut failures = 0;
         loop {
             let attempt = async {

@@ -18,7 +18,7 @@ use corten_apiserver::{
 };
 use corten_base::Clock;
 use corten_client::Client;
-use corten_controllers::{LocalPathOptions, SigningOptions};
+use corten_controllers::{LocalPathOptions, Reserved, SigningOptions};
 use corten_net::Cidr;
 use corten_pki::{KubeconfigNames, Sans, ServerPki, write_kubeconfig};
 use corten_store::{Crew, Store};
@@ -196,6 +196,16 @@ impl Args {
         }
     }
 
+    /// What no node is certified as: the API server's own names and addresses, and the cluster's.
+    fn reserved_names(&self) -> Reserved {
+        let own = names_of_this_machine(self);
+        Reserved {
+            names: own.names().map(str::to_owned).collect(),
+            addresses: own.addresses().collect(),
+            cluster_domain: self.cluster_domain.clone(),
+        }
+    }
+
     /// What controllers have to be told.
     fn controller_options(&self, pki: &ServerPki) -> anyhow::Result<corten_controllers::Options> {
         let storage =
@@ -207,7 +217,7 @@ impl Args {
             root_ca: pki.ca_pem.clone(),
             token_key: Some(Arc::new(self.authentication.signing_key(pki)?)),
             signing: SigningOptions::default().with_all(&authority),
-            approve_kubelet_serving: true,
+            approve_kubelet_serving: Some(self.reserved_names()),
             local_path: self.runs(addons::LOCAL_STORAGE).then_some(LocalPathOptions { directory }),
             ..corten_controllers::Options::default()
         };

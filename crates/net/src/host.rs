@@ -30,7 +30,10 @@ pub(crate) fn listen_to_nobody(link: &str, ipv6: bool) -> io::Result<()> {
     set(&format!("ipv4/conf/{link}/accept_redirects"), "0")?;
     if ipv6 {
         set("ipv6/conf/lo/disable_ipv6", "0")?;
-        for (setting, value) in [("disable_ipv6", "0"), ("accept_redirects", "0"), ("accept_ra", "0")] {
+        // The link-local address follows from the hardware address, which the node knows.
+        let settings =
+            [("disable_ipv6", "0"), ("accept_redirects", "0"), ("accept_ra", "0"), ("addr_gen_mode", "0")];
+        for (setting, value) in settings {
             set(&format!("ipv6/conf/{link}/{setting}"), value)?;
         }
     }

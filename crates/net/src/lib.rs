@@ -13,6 +13,7 @@ mod cidr;
 pub mod cni;
 pub mod conntrack;
 mod error;
+pub mod guard;
 mod held;
 mod host;
 pub mod namespace;

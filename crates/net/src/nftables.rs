@@ -12,7 +12,7 @@ use crate::Cidr;
 use crate::namespace::Namespace;
 use crate::netlink::{Attributes, Message, Socket, flag};
 
-pub use rule::{Field, Rule};
+pub use rule::{Field, Header, Rule};
 pub use sets::{Element, Key, MapsTo, Set, Type, Verdict};
 
 const SUBSYSTEM: u16 = 10;
@@ -38,6 +38,8 @@ pub enum Family {
     /// IPv4 and IPv6 in one table.
     Inet = 1,
     Ipv4 = 2,
+    /// Frames that pass a bridge.
+    Bridge = 7,
     Ipv6 = 10,
 }
 

@@ -17,13 +17,16 @@ use crate::nftables::Nftables;
 use crate::peers::{Between, Peer};
 use crate::records::Records;
 use crate::route::{Change, Link, Route, Routing, Veth};
-use crate::rules::{Model, table};
-use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, host, tunnel};
+use crate::rules::{Model, Tunnel, table};
+use crate::{Attachment, Cidr, Error, HostPort, Result, addresses, guard, host, tunnel};
 
 /// The pod's interface, within the pod.
 const INSIDE: &str = "eth0";
 /// What the node's ends of pods' interfaces begin with.
 const PREFIX: &str = "veth";
+/// The bridge family may be missing from a kernel.
+const GUARDING: &str =
+    "guarding the pods' ports (the kernel needs nftables for bridges, CONFIG_NF_TABLES_BRIDGE)";
 const DEFAULT_MTU: u32 = 1500;
 const LARGEST_MTU: u32 = 65535;
 
@@ -69,6 +72,8 @@ struct State {
     last: Vec<IpAddr>,
     /// What the rules are known to be, once they are.
     applied: Option<Model>,
+    /// Whether the ports of all recorded pods are known to be guarded.
+    guarded: bool,
 }
 
 impl PodNetwork {
@@ -87,6 +92,7 @@ impl PodNetwork {
             trouble: None,
             last: last.into_iter().collect(),
             applied: None,
+            guarded: false,
         };
         state.clean_up(&options.bridge)?;
         Ok(PodNetwork { options, namespace, state: Mutex::new(state) })
@@ -136,11 +142,9 @@ impl PodNetwork {
         state.disconnect(&link_name(sandbox))?;
         let had = state.records.get(sandbox).cloned();
         state.records.remove(sandbox)?;
-        if had.is_some_and(|had| !had.host_ports.is_empty()) {
-            state.apply(&self.options.bridge)
-        } else {
-            Ok(())
-        }
+        let Some(had) = had else { return Ok(()) };
+        state.unguard(sandbox, &had)?;
+        if had.host_ports.is_empty() { Ok(()) } else { state.apply(&self.options) }
     }
 
     /// Makes the node what it shall be; the bridge.
@@ -190,7 +194,8 @@ impl State {
         let gateways: Vec<Cidr> =
             networks.iter().filter_map(|network| addresses::gateway(*network)).collect();
         self.routing.set_addresses(bridge.index, &gateways).during(format!("giving {name} its addresses"))?;
-        self.apply(name)?;
+        self.apply(options)?;
+        self.guard_all()?;
         Ok(bridge)
     }
 
@@ -234,9 +239,12 @@ impl State {
     }
 
     /// Brings the rules up to date, if they are not.
-    fn apply(&mut self, bridge: &str) -> Result<()> {
+    fn apply(&mut self, options: &Options) -> Result<()> {
+        let is_tunnelled = options.across.is_some_and(|across| matches!(across.between, Between::Vxlan));
+        let nodes = self.peers.as_ref().map(|peers| peers.iter().map(|peer| peer.address).collect());
         let model = Model {
-            bridge: bridge.to_owned(),
+            bridge: options.bridge.clone(),
+            tunnel: is_tunnelled.then(|| Tunnel { link: across::TUNNEL.to_owned(), nodes }),
             node: self.networks(),
             others: self.peers.iter().flatten().flat_map(|peer| peer.pod_cidrs.iter().copied()).collect(),
             host_ports: self.records.mappings(),
@@ -247,6 +255,40 @@ impl State {
             self.applied = Some(model);
         }
         Ok(())
+    }
+
+    /// Guards the ports of all pods, if that is not known to be so.
+    fn guard_all(&mut self) -> Result<()> {
+        if self.guarded {
+            return Ok(());
+        }
+        let port = |sandbox: &String| guard::Port::of(link_name(sandbox), self.records.get(sandbox)?);
+        let ports: Vec<guard::Port> = self.records.sandboxes().filter_map(port).collect();
+        guard::table(&ports).commit(&mut self.nftables).during(GUARDING)?;
+        self.guarded = true;
+        Ok(())
+    }
+
+    /// Binds the pod's port to what the pod was given.
+    fn guard(&mut self, sandbox: &str, attachment: &Attachment) -> Result<()> {
+        let port = guard::Port::of(link_name(sandbox), attachment).ok_or(Error::NoPodCidr)?;
+        if self.guarded && guard::adding(&port).commit(&mut self.nftables).is_ok() {
+            return Ok(());
+        }
+        // Another program changed the table: all of it anew.
+        self.guarded = false;
+        self.guard_all()
+    }
+
+    fn unguard(&mut self, sandbox: &str, attachment: &Attachment) -> Result<()> {
+        let Some(port) = guard::Port::of(link_name(sandbox), attachment).filter(|_| self.guarded) else {
+            return Ok(());
+        };
+        if guard::removing(&port).commit(&mut self.nftables).is_ok() {
+            return Ok(());
+        }
+        self.guarded = false;
+        self.guard_all()
     }
 
     /// Joins the pod to the bridge.
@@ -278,6 +320,7 @@ impl State {
         }
         let missing = || io::Error::new(io::ErrorKind::NotFound, "it is gone");
         let link = self.routing.link(name).and_then(|link| link.ok_or_else(missing)).during(making())?;
+        self.guard(sandbox, attachment)?;
         let change =
             Change { up: true, master: Some(bridge.index), alias: Some(sandbox), ..Change::default() };
         self.routing.change_link(link.index, change).during(format!("joining {name} to {}", bridge.name))?;

@@ -3,20 +3,27 @@
 //! - What leaves the cluster from a pod is sent from the node's address, since nobody outside knows the way back.
 //! - A host port leads to a pod, from outside, from pods, and from the node itself: also over its loopback address.
 //! - Pods never reach the node's loopback addresses, although the way for host ports is open.
+//! - Nothing from elsewhere passes for a pod: a pod of this node is behind the bridge, one of another behind the tunnel.
+//! - The tunnel takes packets from nodes alone, and pods send none to nodes: not in their own name, nor, since what leaves a
+//!   pod is sent from the node's address, in the node's.
 //!
 //! Sources are kept wherever an answer finds its way without: only what a pod sends to itself through a host port,
 //! and what comes from loopback, is sent from the node's address on the bridge.
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::guard::JUDGED;
 use crate::nftables::{Hook, Rule, Transaction};
-use crate::{Cidr, Protocol};
+use crate::{Cidr, Protocol, tunnel};
 
 pub const TABLE: &str = "corten-pods";
 
 const BEFORE_TRACKING: i32 = -300;
 const DESTINATION: i32 = -100;
+const FILTER: i32 = 0;
 const SOURCE: i32 = 100;
+const UDP: u8 = 17;
+const LOOPBACK: &str = "lo";
 
 /// What the table follows from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +34,15 @@ pub struct Model {
     /// The networks that other nodes' pods are in.
     pub others: Vec<Cidr>,
     pub host_ports: Vec<Mapping>,
+    pub tunnel: Option<Tunnel>,
+}
+
+/// The way to other nodes, if packets travel to them in others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tunnel {
+    pub link: String,
+    /// The addresses of the other nodes, once they are known.
+    pub nodes: Option<Vec<IpAddr>>,
 }
 
 /// A port of the node that leads to a pod.
@@ -43,10 +59,92 @@ pub struct Mapping {
 /// The transaction that makes the table what it shall be, whatever it was.
 pub fn table(model: &Model) -> Transaction {
     let mut table = Transaction::replacing(TABLE);
+    list_networks(&mut table, model);
     guard_loopback(&mut table, model);
+    guard_sources(&mut table, model);
+    mark_judged(&mut table, model);
+    if let Some(tunnel) = &model.tunnel {
+        guard_tunnel(&mut table, model, tunnel);
+    }
     lead_host_ports(&mut table, model);
     masquerade(&mut table, model);
     table
+}
+
+/// The names of one family's sets.
+struct Sets {
+    ipv4: bool,
+    /// This node's pods.
+    node: &'static str,
+    /// Other nodes' pods.
+    others: &'static str,
+    /// All of them, and groups.
+    inside: &'static str,
+    /// Other nodes.
+    peers: &'static str,
+}
+
+const SETS: [Sets; 2] = [
+    Sets { ipv4: true, node: "node4", others: "others4", inside: "inside4", peers: "peers4" },
+    Sets { ipv4: false, node: "node6", others: "others6", inside: "inside6", peers: "peers6" },
+];
+
+impl Sets {
+    fn rule(&self) -> Rule {
+        Rule::new().family_of(multicast(self.ipv4).address())
+    }
+}
+
+fn list_networks(table: &mut Transaction, model: &Model) {
+    for (id, sets) in (0..).step_by(4).zip(&SETS) {
+        let ipv4 = sets.ipv4;
+        let of_family = |networks: &[Cidr]| -> Vec<Cidr> {
+            networks.iter().copied().filter(|network| network.is_ipv4() == ipv4).collect()
+        };
+        let nodes = model.tunnel.iter().filter_map(|tunnel| tunnel.nodes.as_ref()).flatten();
+        let nodes: Vec<Cidr> = nodes.map(|node| Cidr::single(*node)).collect();
+        let (own, others) = (merged(of_family(&model.node)), merged(of_family(&model.others)));
+        let all = own.iter().chain(&others).copied().chain([multicast(ipv4)]).collect();
+        table.networks(id + 1, sets.node, ipv4, &own);
+        table.networks(id + 2, sets.others, ipv4, &others);
+        table.networks(id + 3, sets.inside, ipv4, &merged(all));
+        table.networks(id + 4, sets.peers, ipv4, &merged(of_family(&nodes)));
+    }
+}
+
+/// What claims to be from a pod and is not.
+fn guard_sources(table: &mut Transaction, model: &Model) {
+    table.base_chain("sources", "filter", Hook::Prerouting, BEFORE_TRACKING);
+    for sets in &SETS {
+        let elsewhere = sets.rule().did_not_come_through(&model.bridge).did_not_come_through(LOOPBACK);
+        table.rule("sources", &elsewhere.from_set(sets.ipv4, sets.node).drop());
+        if let Some(Tunnel { link, nodes: Some(_) }) = &model.tunnel {
+            let elsewhere = sets.rule().did_not_come_through(link).did_not_come_through(LOOPBACK);
+            table.rule("sources", &elsewhere.from_set(sets.ipv4, sets.others).drop());
+        }
+    }
+}
+
+/// Bridge netfilter sends what a Service redirected from port to port after these rules.
+fn mark_judged(table: &mut Transaction, model: &Model) {
+    table.base_chain("redirected", "filter", Hook::Forward, FILTER);
+    let within = Rule::new().came_through(&model.bridge).leaves_through(&model.bridge);
+    table.rule("redirected", &within.was_redirected().mark(JUDGED));
+}
+
+fn guard_tunnel(table: &mut Transaction, model: &Model, tunnel: &Tunnel) {
+    table.base_chain("outwards", "filter", Hook::Forward, FILTER);
+    table.base_chain("inwards", "filter", Hook::Input, FILTER);
+    let to_tunnel = |rule: Rule| rule.protocol(UDP).to_port(tunnel::PORT);
+    let from_pods = || to_tunnel(Rule::new().came_through(&model.bridge));
+    for sets in &SETS {
+        let outwards = to_tunnel(sets.rule().came_through(&model.bridge));
+        table.rule("outwards", &outwards.not_to_set(sets.ipv4, sets.inside).drop());
+        if tunnel.nodes.is_some() {
+            table.rule("inwards", &to_tunnel(sets.rule()).not_from_set(sets.ipv4, sets.peers).drop());
+        }
+    }
+    table.rule("inwards", &from_pods().drop());
 }
 
 fn guard_loopback(table: &mut Transaction, model: &Model) {
@@ -72,18 +170,8 @@ fn lead_host_ports(table: &mut Transaction, model: &Model) {
 
 fn masquerade(table: &mut Transaction, model: &Model) {
     table.base_chain("leaving", "nat", Hook::Postrouting, SOURCE);
-    for (id, ipv4) in [(1, true), (2, false)] {
-        let (node, inside) = if ipv4 { ("node4", "inside4") } else { ("node6", "inside6") };
-        let of_family =
-            |networks: &[Cidr]| networks.iter().copied().filter(|n| n.is_ipv4() == ipv4).collect();
-        let own = merged(of_family(&model.node));
-        let mut all: Vec<Cidr> = of_family(&model.others);
-        all.extend(&own);
-        all.push(multicast(ipv4));
-        table.networks(id, node, ipv4, &own);
-        table.networks(id + 2, inside, ipv4, &merged(all));
-        let family: IpAddr = multicast(ipv4).address();
-        let leaving = Rule::new().family_of(family).from_set(ipv4, node).not_to_set(ipv4, inside);
+    for sets in &SETS {
+        let leaving = sets.rule().from_set(sets.ipv4, sets.node).not_to_set(sets.ipv4, sets.inside);
         table.rule("leaving", &leaving.masquerade());
     }
     let local = Rule::new().leaves_through(&model.bridge).from_network(loopback());

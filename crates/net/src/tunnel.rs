@@ -25,7 +25,7 @@ const VXLAN_PORT: u16 = 15;
 const VXLAN_LOCAL6: u16 = 17;
 /// The tunnel's number, and the port that packets between nodes go to.
 const NETWORK: u32 = 1;
-const PORT: u16 = 8472;
+pub(crate) const PORT: u16 = 8472;
 
 /// What the outer packet takes of the size of an inner one.
 pub(crate) fn overhead(node: IpAddr) -> u32 {

@@ -30,6 +30,15 @@ impl Sans {
         Sans { names: names.map(str::to_owned).into(), addresses: addresses.into() }
     }
 
+    /// The DNS names, in lower case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().copied()
+    }
+
     /// Adds a host: an IP address, with or without brackets, or a DNS name.
     pub fn with_host(mut self, host: &str) -> Result<Sans> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

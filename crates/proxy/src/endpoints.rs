@@ -58,6 +58,10 @@ pub fn service_of(tree: &Value) -> Option<Str> {
 }
 
 impl Slice {
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.endpoints.iter().map(|endpoint| endpoint.address)
+    }
+
     /// `None` for names, which nobody can send packets to.
     pub fn of(tree: &Value) -> Option<Slice> {
         let ipv4 = match tree.str_at(&["addressType"])? {

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::endpoints::{Endpoint, Slice, merge, service_of};
 use crate::node::NodeState;
+use crate::reserved::{Reserved, is_api_service};
 use crate::route::{Node, Routed, route};
 use crate::service::Service;
 
@@ -23,6 +24,7 @@ pub struct Inputs {
     slices: HashMap<Key, BTreeMap<Str, Slice>>,
     service_cidrs: BTreeMap<Str, Vec<Cidr>>,
     pub node: NodeState,
+    reserved: Reserved,
     changed: BTreeSet<Key>,
     /// Something changed that concerns all Services.
     changed_all: bool,
@@ -91,7 +93,24 @@ impl Inputs {
             Some(cidrs) => drop(self.service_cidrs.insert(name.clone(), cidrs)),
             None => drop(self.service_cidrs.remove(name)),
         }
+        self.look_at_external();
         true
+    }
+
+    /// Takes in a change of any node, for the addresses it has.
+    pub fn any_node(&mut self, change: &Change) -> bool {
+        let tree = change.new.as_ref().map(|object| object.tree());
+        let means_something = self.reserved.node(&change.object().key.name, tree.as_ref());
+        means_something && self.look_at_external()
+    }
+
+    /// What is reserved changed: Services that are reached from outside have to be looked at again; whether there are any.
+    fn look_at_external(&mut self) -> bool {
+        let external = self.services.iter().filter(|(_, service)| service.has_outside_addresses());
+        let external: Vec<Key> = external.map(|(key, _)| key.clone()).collect();
+        let are_any = !external.is_empty();
+        self.changed.extend(external);
+        are_any
     }
 
     /// Takes in a change of this node.
@@ -116,6 +135,13 @@ impl Inputs {
             self.slices.remove(&service);
         }
         if !is_same {
+            if is_api_service(&service.namespace, &service.name) {
+                let slices = self.slices.get(&service).into_iter().flat_map(BTreeMap::values);
+                let api_servers = slices.flat_map(Slice::addresses).collect();
+                if self.reserved.api_servers(api_servers) {
+                    self.look_at_external();
+                }
+            }
             self.changed.insert(service);
         }
         !is_same
@@ -144,7 +170,11 @@ impl Inputs {
     pub fn routed(&self, key: &Key, ipv4: bool, node: &Node) -> Vec<Routed> {
         let Some(service) = self.services.get(key) else { return Vec::new() };
         let mut endpoints = self.endpoints(key, ipv4, node);
-        let ports = service.ports(key, ipv4).map(|port| {
+        let service_cidrs = self.service_cidrs(ipv4);
+        let ports = service.ports(key, ipv4).map(|mut port| {
+            for addresses in [&mut port.external_ips, &mut port.load_balancer_ips] {
+                addresses.retain(|address| !self.reserved.has(*address, &service_cidrs));
+            }
             let found = endpoints.remove(&(port.name.port.clone(), port.name.protocol));
             route(port, &found.unwrap_or_default(), node)
         });

@@ -23,6 +23,7 @@ mod names;
 pub mod nftables;
 mod node;
 mod node_ports;
+pub mod reserved;
 pub mod route;
 mod run;
 pub mod service;

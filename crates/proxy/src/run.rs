@@ -206,11 +206,12 @@ type Take = fn(&mut Inputs, &Change) -> bool;
 fn follow(manager: &Manager, proxy: &Arc<Proxy>, node_name: &str, worker: Worker, engine: Engine) {
     let caches = manager.caches();
     let node = kinds::NODES.with_fields(format!("metadata.name={node_name}"));
-    let followed: [(_, Take); 4] = [
+    let followed: [(_, Take); 5] = [
         (caches.of(&kinds::SERVICES), Inputs::service),
         (caches.of(&kinds::ENDPOINT_SLICES), Inputs::slice),
         (caches.of(&kinds::SERVICE_CIDRS), Inputs::service_cidr),
         (caches.of(&node), Inputs::node),
+        (caches.of(&kinds::NODES), Inputs::any_node),
     ];
     let mut synced = Vec::new();
     for (cache, take) in followed {

@@ -86,6 +86,11 @@ impl Service {
         })
     }
 
+    /// Whether it has addresses that the cluster did not give it.
+    pub fn has_outside_addresses(&self) -> bool {
+        !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty()
+    }
+
     /// Where load balancers ask whether this node has endpoints.
     pub fn health_check_port(&self) -> Option<u16> {
         self.health_check_port

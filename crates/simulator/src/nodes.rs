@@ -93,10 +93,6 @@ impl Node {
                 "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
             }),
         );
-        if !self.network_assigned {
-            let network = format!("{}/24", self.own_network);
-            node.set(&["spec"], value!({"podCIDR": (network.clone()), "podCIDRs": [(network)]}));
-        }
         let status = self.status(&node, now);
         node.set(&["status"], status);
         node

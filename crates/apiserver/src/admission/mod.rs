@@ -12,11 +12,13 @@ mod cluster_trust_bundle_attest;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
 mod limit_ranger;
 mod lookup;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod node_restriction;
+mod not_run;
 mod persistent_volume_claim_resize;
 mod plugins;
 mod pod;
@@ -119,6 +121,7 @@ pub(crate) async fn validate(
             Validate::Later(validate) => validate(&attributes, object).await?,
         }
     }
+    not_run::warn(&attributes, object);
     call.warnings.extend(attributes.warnings.into_inner());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Every plugin upstream knows, in its order: which are on, and which of them are here.
 //!
 //! The webhooks and policies (MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
-//! ValidatingAdmissionWebhook) and the plugins that are off by default come later: turning one of those on is
+//! ValidatingAdmissionWebhook) and most plugins that are off by default come later: turning one of those on is
 //! refused, turning it off is what it is already. NodeRestriction is on, unlike upstream: the node
 //! authorizer is, and each is only half of what keeps a node to itself.
 
@@ -14,7 +14,10 @@ use super::default_toleration_seconds::TolerationSeconds;
 use super::node_declared_feature_validator;
 use super::{Attributes, certificate_approval, certificate_signing, certificate_subject_restriction};
 use super::{cluster_trust_bundle_attest, default_ingress_class, default_storage_class};
-use super::{default_toleration_seconds, limit_ranger, namespace_lifecycle, node_restriction};
+use super::{
+    default_toleration_seconds, deny_service_external_ips, limit_ranger, namespace_lifecycle,
+    node_restriction,
+};
 use super::{persistent_volume_claim_resize, pod_group_protection, pod_resize_validator, pod_security};
 use super::{pod_topology_labels, priority, resource_quota, runtime_class, service_account};
 use super::{storage_object_in_use_protection, taint_nodes_by_condition};
@@ -48,13 +51,15 @@ pub(super) struct Plugin {
 enum Entry {
     /// Here, and on unless turned off.
     On(&'static Plugin),
+    /// Here, and off unless turned on.
+    Off(&'static Plugin),
     /// On by default upstream; not here yet.
     Later(&'static str),
     /// Off by default; not here yet.
     Optional(&'static str),
 }
 
-use Entry::{Later, On, Optional};
+use Entry::{Later, Off, On, Optional};
 
 static ORDER: &[Entry] = &[
     Optional("AlwaysAdmit"),
@@ -86,7 +91,7 @@ static ORDER: &[Entry] = &[
     On(&cluster_trust_bundle_attest::PLUGIN),
     On(&certificate_subject_restriction::PLUGIN),
     On(&default_ingress_class::PLUGIN),
-    Optional("DenyServiceExternalIPs"),
+    Off(&deny_service_external_ips::PLUGIN),
     On(&pod_topology_labels::PLUGIN),
     On(&node_declared_feature_validator::PLUGIN),
     On(&pod_resize_validator::PLUGIN),
@@ -101,7 +106,7 @@ static ORDER: &[Entry] = &[
 impl Entry {
     fn name(&self) -> &'static str {
         match self {
-            On(plugin) => plugin.name,
+            On(plugin) | Off(plugin) => plugin.name,
             Later(name) | Optional(name) => name,
         }
     }
@@ -111,6 +116,7 @@ impl Entry {
 /// `--disable-admission-plugins`.
 #[derive(Debug, Clone, Default)]
 pub struct AdmissionPlugins {
+    enabled: Vec<String>,
     disabled: Vec<String>,
     pub toleration_seconds: TolerationSeconds,
 }
@@ -124,7 +130,7 @@ impl AdmissionPlugins {
         let (enable, disable) = (clean(enable), clean(disable));
         for name in &enable {
             match find("--enable-admission-plugins", name)? {
-                On(_) => {}
+                On(_) | Off(_) => {}
                 Later(_) => {
                     return Err(format!("--enable-admission-plugins: {name} is not available yet"));
                 }
@@ -143,13 +149,15 @@ impl AdmissionPlugins {
         for name in &disable {
             find("--disable-admission-plugins", name)?;
         }
-        Ok(AdmissionPlugins { disabled: disable, toleration_seconds: TolerationSeconds::default() })
+        let toleration_seconds = TolerationSeconds::default();
+        Ok(AdmissionPlugins { enabled: enable, disabled: disable, toleration_seconds })
     }
 
     /// Those that are on, in the order they are asked.
     pub(super) fn enabled(&self) -> Vec<&'static Plugin> {
         let on = |entry: &'static Entry| match entry {
             On(plugin) if !self.disabled.iter().any(|name| name == plugin.name) => Some(*plugin),
+            Off(plugin) if self.enabled.iter().any(|name| name == plugin.name) => Some(*plugin),
             _ => None,
         };
         ORDER.iter().filter_map(on).collect()
@@ -180,6 +188,8 @@ mod tests {
         assert_eq!(on.last(), Some(&"ResourceQuota"));
         assert_eq!(on.len(), 22, "{on:?}");
         assert_eq!(names(&["PodSecurity", ""], &[]).unwrap(), on);
+        assert!(!on.contains(&"DenyServiceExternalIPs"));
+        assert!(names(&["DenyServiceExternalIPs"], &[]).unwrap().contains(&"DenyServiceExternalIPs"));
     }
 
     #[test]

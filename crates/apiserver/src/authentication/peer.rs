@@ -1,11 +1,15 @@
 //! The other end of a connection, as far as its certificate says who that is.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use corten_auth::authentication::{CREDENTIAL_ID, digest};
+use corten_auth::authentication::{CREDENTIAL_ID, REMOTE_ADDRESS, digest};
 use corten_auth::{AUTHENTICATED, User};
 use corten_pki::CertIdentity;
 use jiff::Timestamp;
+
+/// The group of nodes.
+const NODES: &str = "system:nodes";
 
 /// Who is at the other end.
 #[derive(Debug, Clone)]
@@ -34,8 +38,9 @@ impl Certificate {
     }
 }
 
-/// The user a client certificate names; `None` if it names nobody.
-pub(crate) fn certified(identity: &CertIdentity, der: &[u8]) -> Option<User> {
+/// The user a client certificate names; `None` if it names nobody. Of a node it is noted where it connected from: only
+/// that address can it have certified without an administrator.
+pub(crate) fn certified(identity: &CertIdentity, der: &[u8], remote: Option<IpAddr>) -> Option<User> {
     if identity.common_name.is_empty() || identity.uid.as_deref() == Some("") {
         return None;
     }
@@ -49,5 +54,8 @@ pub(crate) fn certified(identity: &CertIdentity, der: &[u8]) -> Option<User> {
     };
     let fingerprint: String = digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
     user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+    if let Some(remote) = remote.filter(|_| user.is_in(NODES)) {
+        user.extra.insert(REMOTE_ADDRESS.to_owned(), vec![remote.to_canonical().to_string()]);
+    }
     Some(user)
 }

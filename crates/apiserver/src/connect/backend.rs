@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) type Outgoing = UnsyncBoxBody<Bytes, Failure>;
 pub(crate) struct Backend {
     pub(super) host: String,
     pub(super) port: u16,
+    /// What is dialed; empty for whatever the host resolves to.
+    pub(super) resolved: Vec<SocketAddr>,
     /// Plain HTTP without.
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
@@ -64,8 +67,13 @@ impl Backend {
         if let Ok(host) = authority.parse() {
             request.headers_mut().entry(header::HOST).or_insert(host);
         }
-        let dialed = tokio::time::timeout(DIAL, TcpStream::connect((self.host.as_str(), self.port))).await;
-        let stream = match dialed {
+        let dial = async {
+            match self.resolved.as_slice() {
+                [] => TcpStream::connect((self.host.as_str(), self.port)).await,
+                checked => TcpStream::connect(checked).await,
+            }
+        };
+        let stream = match tokio::time::timeout(DIAL, dial).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(format!("dial tcp {authority}: {}", said(&error))),
             Err(_) => return Err(format!("dial tcp {authority}: i/o timeout")),

@@ -60,7 +60,7 @@ impl Kubelets {
     pub(crate) fn of_node(&self, node: &Value) -> Option<Backend> {
         node.int_at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0)?;
         let (host, port) = address(node).ok()?;
-        Some(Backend { host, port, tls: Some(self.checked.clone()) })
+        Some(Backend { host, port, resolved: Vec::new(), tls: Some(self.checked.clone()) })
     }
 
     /// The kubelet of a node.
@@ -70,7 +70,7 @@ impl Kubelets {
         let tree = nodes.get("", node).ok_or_else(missing)?.tree();
         let (host, port) = address(&tree).map_err(Status::unexplained)?;
         let tls = if check { &self.checked } else { &self.unchecked };
-        Ok(Backend { host, port, tls: Some(tls.clone()) })
+        Ok(Backend { host, port, resolved: Vec::new(), tls: Some(tls.clone()) })
     }
 }
 

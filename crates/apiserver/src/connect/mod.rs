@@ -4,6 +4,7 @@
 //! What is asked is looked at here only as far as it takes to find who answers; bytes pass as they come, both ways, but
 //! for links in proxied pages.
 
+mod address;
 mod backend;
 mod container;
 mod forward;

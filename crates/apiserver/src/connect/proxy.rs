@@ -1,9 +1,15 @@
 //! `proxy` of pods, services and nodes: requests to what they serve.
+//!
+//! An address is checked and then dialed as it was checked ([`super::address`]). The kubelet's own port is the exception, as
+//! it is for logs and sessions: there the kubelet's certificate says who answers.
+
+use std::net::{IpAddr, SocketAddr};
 
 use corten_api::{Status, Value};
 use http::header::{HeaderName, LOCATION};
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::address::{is_proxyable, resolve};
 use super::backend::Backend;
 use super::forward::Sent;
 use super::links::{self, Place};
@@ -19,7 +25,7 @@ pub(super) async fn answer(call: &Call, sent: Sent) -> Result<Answer, Status> {
     let backend = match call.served.name() {
         "pods" => of_pod(call)?,
         "services" => of_service(call)?,
-        _ => of_node(call)?,
+        _ => of_node(call).await?,
     };
     let Some(path) = rest(sent.uri.path(), !call.at.namespace.is_empty()) else {
         if matches!(*sent.method(), Method::GET | Method::HEAD) && !sent.is_upgrade() {
@@ -90,9 +96,9 @@ impl Target<'_> {
         (known && !name.is_empty()).then_some(Target { secure: scheme == "https", name, port })
     }
 
-    fn backend(&self, call: &Call, host: &str, port: u16) -> Backend {
+    fn backend(&self, call: &Call, host: &str, port: u16, resolved: Vec<SocketAddr>) -> Backend {
         let tls = self.secure.then(|| call.backend.kubelets.anybody());
-        Backend { host: host.to_owned(), port, tls }
+        Backend { host: host.to_owned(), port, resolved, tls }
     }
 
     fn default_port(&self) -> u16 {
@@ -108,14 +114,12 @@ fn of_pod(call: &Call) -> Found {
         Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid pod request {asked:?}")))?;
     let pod = object(call, target.name)?;
     let ip = pod.str_at(&["status", "podIP"]).unwrap_or_default();
-    if !is_allowed(ip) {
-        return Err(Status::bad_request("address not allowed"));
-    }
+    let address = proxyable(ip).ok_or_else(|| Status::bad_request("address not allowed"))?;
     let port = match target.port {
         "" => first_port(&pod).unwrap_or_else(|| target.default_port()),
         port => port.parse().map_err(|_| Status::bad_request(format!("invalid pod request {asked:?}")))?,
     };
-    Ok(target.backend(call, ip, port))
+    Ok(target.backend(call, ip, port, vec![SocketAddr::new(address, port)]))
 }
 
 fn first_port(pod: &Value) -> Option<u16> {
@@ -124,21 +128,9 @@ fn first_port(pod: &Value) -> Option<u16> {
     u16::try_from(ports.next()?.int_at(&["containerPort"])?).ok()
 }
 
-/// Nobody is led to where only this machine can go.
-fn is_allowed(ip: &str) -> bool {
-    match ip.parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V4(ip)) => {
-            !ip.is_loopback()
-                && !ip.is_link_local()
-                && !ip.is_multicast()
-                && !ip.is_unspecified()
-                && !ip.is_broadcast()
-        }
-        Ok(std::net::IpAddr::V6(ip)) => {
-            !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast() && !ip.is_unspecified()
-        }
-        Err(_) => false,
-    }
+/// The address, if requests may be passed on to it.
+fn proxyable(ip: &str) -> Option<IpAddr> {
+    ip.parse().ok().filter(|address| is_proxyable(*address))
 }
 
 fn of_service(call: &Call) -> Found {
@@ -153,14 +145,32 @@ fn of_service(call: &Call) -> Found {
     let slices = call.backend.catalog.cache("discovery.k8s.io", "endpointslices");
     let slices = slices.map(|cache| cache.snapshot(&call.at.namespace, None).objects).unwrap_or_default();
     let slices = slices.iter().map(|slice| slice.parsed());
+    let pod = |name: &str| {
+        let pods = call.backend.catalog.cache("", "pods")?;
+        pods.get(&call.at.namespace, name).map(|pod| pod.tree())
+    };
     let mut ready = ready_endpoints(slices, target.name, &port);
-    ready.retain(|(ip, _)| is_allowed(ip));
+    ready.retain(|endpoint| is_of_pod(endpoint, &call.at.namespace, pod));
+    let ready: Vec<SocketAddr> = ready
+        .iter()
+        .filter_map(|endpoint| Some(SocketAddr::new(proxyable(&endpoint.ip)?, endpoint.port)))
+        .collect();
     if ready.is_empty() {
-        return Err(Status::unavailable(format!("no endpoints available for service {asked:?}")));
+        let name = target.name;
+        return Err(Status::unavailable(format!("no endpoints available for service {name:?}")));
     }
     let any = usize::try_from(random::below(ready.len() as u128)).unwrap_or(0);
-    let (ip, port) = &ready[any];
-    Ok(target.backend(call, ip, *port))
+    let address = ready[any];
+    Ok(target.backend(call, &address.ip().to_string(), address.port(), vec![address]))
+}
+
+/// Who may write endpoints may not choose whom this server sends requests to: only to pods of their namespace, at addresses
+/// that these have.
+fn is_of_pod(endpoint: &Endpoint, namespace: &str, pod: impl Fn(&str) -> Option<Value>) -> bool {
+    let Some((of, name)) = &endpoint.target else { return false };
+    let Some(pod) = Some(name).filter(|_| of == namespace).and_then(|name| pod(name)) else { return false };
+    let mut ips = pod.items_at(&["status", "podIPs"]).iter().filter_map(|ip| ip.str_at(&["ip"]));
+    ips.any(|ip| ip == endpoint.ip)
 }
 
 /// The name of the port of a service that is meant: by name, by number, or the only one.
@@ -179,11 +189,16 @@ fn service_port(service: &Value, asked: &str) -> Option<String> {
     }
 }
 
-fn ready_endpoints<'a>(
-    slices: impl Iterator<Item = &'a Value>,
-    service: &str,
-    port: &str,
-) -> Vec<(String, u16)> {
+/// An endpoint that is ready.
+#[derive(Debug, PartialEq, Eq)]
+struct Endpoint {
+    ip: String,
+    port: u16,
+    /// The namespace and the name of what it says it is.
+    target: Option<(String, String)>,
+}
+
+fn ready_endpoints<'a>(slices: impl Iterator<Item = &'a Value>, service: &str, port: &str) -> Vec<Endpoint> {
     let mut found = Vec::new();
     for slice in slices {
         if slice.str_at(&["metadata", "labels", "kubernetes.io/service-name"]) != Some(service) {
@@ -197,14 +212,17 @@ fn ready_endpoints<'a>(
             if endpoint.bool_at(&["conditions", "ready"]).unwrap_or(true)
                 && let Some(ip) = endpoint.items_at(&["addresses"]).first().and_then(Value::as_str)
             {
-                found.push((ip.to_owned(), number));
+                let text =
+                    |field: &str| endpoint.str_at(&["targetRef", field]).unwrap_or_default().to_owned();
+                let target = endpoint.at(&["targetRef"]).map(|_| (text("namespace"), text("name")));
+                found.push(Endpoint { ip: ip.to_owned(), port: number, target });
             }
         }
     }
     found
 }
 
-fn of_node(call: &Call) -> Found {
+async fn of_node(call: &Call) -> Found {
     let asked = &*call.at.name;
     let target =
         Target::parse(asked).ok_or_else(|| Status::bad_request(format!("invalid node request {asked:?}")))?;
@@ -212,12 +230,10 @@ fn of_node(call: &Call) -> Found {
     if target.port.is_empty() || target.port == kubelet.port.to_string() {
         return Ok(kubelet);
     }
-    if !is_allowed(&kubelet.host) {
-        return Err(Status::bad_request("address not allowed"));
-    }
     let port =
         target.port.parse().map_err(|_| Status::bad_request(format!("invalid node request {asked:?}")))?;
-    Ok(target.backend(call, &kubelet.host, port))
+    let resolved = resolve(&kubelet.host, port).await?;
+    Ok(target.backend(call, &kubelet.host, port, resolved))
 }
 
 #[cfg(test)]
@@ -259,16 +275,33 @@ mod tests {
             ],
         });
         let found = ready_endpoints([&slice].into_iter(), "s", "web");
-        assert_eq!(found, [("10.0.0.1".to_owned(), 8080)]);
+        let endpoint = |target| Endpoint { ip: "10.0.0.1".to_owned(), port: 8080, target };
+        assert_eq!(found, [endpoint(None)]);
         assert!(ready_endpoints([&slice].into_iter(), "other", "web").is_empty());
     }
 
     #[test]
-    fn some_addresses_are_nobodys_business() {
-        for (ip, allowed) in
-            [("10.0.0.1", true), ("127.0.0.1", false), ("169.254.169.254", false), ("", false)]
-        {
-            assert_eq!(is_allowed(ip), allowed, "{ip}");
+    fn endpoints_that_are_no_pods_are_not_proxied_to() {
+        let pods = |name: &str| {
+            (name == "p").then(|| value!({"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}))
+        };
+        let check = |ip: &str, target: Option<(&str, &str)>| {
+            let target = target.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+            is_of_pod(&Endpoint { ip: ip.to_owned(), port: 80, target }, "n", pods)
+        };
+        assert!(check("10.0.0.1", Some(("n", "p"))));
+        assert!(check("fd00::1", Some(("n", "p"))));
+        assert!(!check("10.0.0.1", None), "it says not whose it is");
+        assert!(!check("10.0.0.1", Some(("other", "p"))), "a pod of another namespace");
+        assert!(!check("10.0.0.1", Some(("n", "q"))), "no pod");
+        assert!(!check("192.0.2.1", Some(("n", "p"))), "not the pod's address");
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_read_are_not_proxied_to() {
+        for ip in ["", "localhost", "127.1", "127.0.0.1", "::ffff:127.0.0.1", "0177.0.0.1"] {
+            assert_eq!(proxyable(ip), None, "{ip}");
         }
+        assert!(proxyable("10.0.0.1").is_some());
     }
 }

@@ -373,5 +373,5 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Answer, Status>
             }
         }
     }
-    respond::list(&call.served, targets, &list_meta, wanted, &call.table_query()?)
+    respond::list(&call.served, targets, &list_meta, wanted, &call.table_query()?, None)
 }

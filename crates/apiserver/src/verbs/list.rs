@@ -12,6 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use corten_api::status::ErrorList;
 use corten_api::{Map, Status, Str, Value, json};
 
+use super::node_view;
 use crate::cache::{Cache, Snapshot};
 use crate::call::Call;
 use crate::filter::Filter;
@@ -69,7 +70,8 @@ enum Position {
 pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let (objects, list_meta) = select(call).await?;
-    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?)
+    let view = node_view::of(call, &filter(call)?);
+    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?, view)
 }
 
 /// The objects a request's selectors, versions and limits name, and what the list says of itself.

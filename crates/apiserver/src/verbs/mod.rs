@@ -5,6 +5,7 @@ mod commit;
 pub(crate) mod delete;
 mod eviction;
 pub(crate) mod list;
+pub(crate) mod node_view;
 pub(crate) mod patch;
 pub(crate) mod prepare;
 mod scale;

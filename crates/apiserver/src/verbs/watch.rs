@@ -14,7 +14,7 @@ use corten_api::{Map, Status, Value, json, protobuf};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::list;
+use super::{list, node_view};
 use crate::body::{FRAME, ResponseBody};
 use crate::cache::{Cache, Change, Event, frame};
 use crate::call::Call;
@@ -51,6 +51,7 @@ pub(crate) async fn watch(call: &Call, shutdown: watch::Receiver<bool>) -> Resul
     let filter = list::filter(call)?;
     let options = options(call, &cache)?;
     let mut watcher = Watcher {
+        seen_through: node_view::of(call, &filter),
         served: call.served.clone(),
         progress: cache.progress(),
         filter,
@@ -139,6 +140,8 @@ struct Watcher {
     progress: watch::Receiver<u64>,
     filter: Filter,
     wanted: Wanted,
+    /// What is shown of each object; none for all of it.
+    seen_through: Option<node_view::View>,
     table: TableQuery,
     /// Everything up to here has been seen.
     cursor: u64,
@@ -274,7 +277,10 @@ impl Watcher {
     }
 
     fn shares_frames(&self) -> bool {
-        self.served.is_stored_form && self.wanted.format == Format::Json && self.wanted.view == View::Object
+        self.served.is_stored_form
+            && self.wanted.format == Format::Json
+            && self.wanted.view == View::Object
+            && self.seen_through.is_none()
     }
 
     fn write_event(&mut self, out: &mut Vec<u8>, event: &Event, change: Change) {
@@ -294,6 +300,10 @@ impl Watcher {
         }
         match respond::served_tree(&self.served, stored) {
             Ok(tree) => {
+                let tree = match self.seen_through {
+                    Some(view) => view(&tree),
+                    None => tree,
+                };
                 let shown = match self.wanted.view {
                     View::Metadata { version, .. } => respond::partial(&tree, version),
                     View::Table(version) => {

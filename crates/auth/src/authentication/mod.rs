@@ -26,6 +26,9 @@ pub use token_file::{TokenFile, TokenFileError};
 /// Under which key of a user's `extra` the credential is named.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// Under which key of a node's `extra` the address is that its connection came from, as the API server saw it.
+pub const REMOTE_ADDRESS: &str = "corten.dev/remote-address";
+
 /// A digest that stands for a secret where the secret itself need not be kept.
 pub fn digest(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];

@@ -2,6 +2,7 @@
 
 pub(crate) mod approving;
 pub(crate) mod cleaning;
+pub(crate) mod ownership;
 mod rules;
 pub(crate) mod serving_approving;
 pub(crate) mod signing;

@@ -1,27 +1,32 @@
-//! Approves the certificate signing requests by which kubelets become servers: those that a node makes for itself, under
-//! names and addresses that its Node object has.
+//! Approves the certificate signing requests by which kubelets become servers: those that a node makes for its own name
+//! and for the address that the API server sees it at.
 //!
-//! Watches certificate signing requests and nodes. Adds one condition to a request that is beyond doubt; leaves all
-//! others to people, as upstream leaves all of them. Never denies one.
+//! Watches certificate signing requests, nodes and service networks. Adds one condition to a request for which
+//! [`super::ownership`] finds proof; leaves all others to administrators (`kubectl certificate approve`), as upstream leaves
+//! all of them. Never denies one.
 
 use corten_api::{Value, value};
 use corten_client::{Caches, Key, kinds};
-use corten_pki::CertificateRequest;
 use corten_reconcile::{Action, Controller, Plan, Watch};
 use jiff::Timestamp;
 
 use super::approving::is_pending;
+use super::ownership::{self, Claims, Reserved};
 use super::rules::{self, KUBELET_SERVING};
 use super::{APPROVED, patience, request, signer_name, usages, with_condition};
 
-const MESSAGE: &str = "Auto approving kubelet server certificate for the names and addresses of its node.";
+const MESSAGE: &str =
+    "Auto approving kubelet server certificate for the node's name and the address it connects from.";
 
-pub(crate) struct ServingApproving;
+pub(crate) struct ServingApproving {
+    pub(crate) reserved: Reserved,
+}
 
-/// A request for a server's certificate, with the node that it is for.
+/// A request for a server's certificate, with the node that it is for and what others hold.
 pub(crate) struct World {
     csr: Value,
     node: Option<Value>,
+    claims: Claims,
 }
 
 impl Controller for ServingApproving {
@@ -36,9 +41,13 @@ impl Controller for ServingApproving {
     }
 
     fn watches(&self) -> Vec<Watch> {
-        // Nodes are followed to be looked up; a request is looked at again by itself.
-        let nodes = Watch { kind: &kinds::NODES, keys: |_, _, _| {} };
-        vec![Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS), nodes]
+        // Nodes and networks are followed to be looked up; a request is looked at again by itself.
+        let looked_up = |kind| Watch { kind, keys: |_, _, _| {} };
+        vec![
+            Watch::own(&kinds::CERTIFICATE_SIGNING_REQUESTS),
+            looked_up(&kinds::NODES),
+            looked_up(&kinds::SERVICE_CIDRS),
+        ]
     }
 
     fn observe(&self, caches: &Caches, key: &Key) -> Option<World> {
@@ -47,24 +56,45 @@ impl Controller for ServingApproving {
             return None;
         }
         let name = node_name(&csr)?.to_owned();
-        let node = caches.of(&kinds::NODES).get(&Key::new("", name)).map(|node| node.tree());
-        Some(World { csr, node })
+        let node = caches.of(&kinds::NODES).get(&Key::new("", name.as_str())).map(|node| node.tree());
+        Some(World { csr, node, claims: claims(caches, &name) })
     }
 
     fn plan(&self, _: &Key, world: &Option<World>, now: Timestamp) -> Plan {
-        let Some(World { csr, node }) = world else { return Plan::done() };
-        if !is_beyond_doubt(csr, node.as_ref()) {
+        let Some(world) = world else { return Plan::done() };
+        if !world.is_proven(&self.reserved) {
             // The node may say more of itself later.
-            return Plan::done().again_after(patience(csr, now));
+            return Plan::done().again_after(patience(&world.csr, now));
         }
         let approval =
             value!({"type": APPROVED, "status": "True", "reason": "AutoApproved", "message": MESSAGE});
         Plan::done().then(Action::Update {
             kind: &kinds::CERTIFICATE_SIGNING_REQUESTS,
-            object: with_condition(csr, approval),
+            object: with_condition(&world.csr, approval),
             subresource: "approval",
         })
     }
+}
+
+/// What is not this node's: what other nodes say they have, and the networks of services and pods.
+fn claims(caches: &Caches, node: &str) -> Claims {
+    let mut claims = Claims::default();
+    for found in caches.of(&kinds::NODES).list("") {
+        let tree = found.tree();
+        claims.networks.extend(strings(&tree, &["spec", "podCIDRs"]));
+        if found.key.name != node {
+            claims.others.push(found.key.name.to_string());
+            claims.others.extend(ownership::addresses(&tree).map(str::to_owned));
+        }
+    }
+    for cidr in caches.of(&kinds::SERVICE_CIDRS).list("") {
+        claims.networks.extend(strings(&cidr.tree(), &["spec", "cidrs"]));
+    }
+    claims
+}
+
+fn strings(object: &Value, path: &[&str]) -> Vec<String> {
+    object.items_at(path).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Which node asks.
@@ -74,78 +104,152 @@ fn node_name(csr: &Value) -> Option<&str> {
     csr.str_at(&["spec", "username"])?.strip_prefix("system:node:").filter(|_| is_node)
 }
 
-/// Whether a node asks for itself, and for nothing that is not its own.
-fn is_beyond_doubt(csr: &Value, node: Option<&Value>) -> bool {
-    let (Some(name), Some(node), Some(request)) = (node_name(csr), node, request(csr)) else { return false };
-    rules::check(KUBELET_SERVING, &request, &usages(csr)).is_ok()
-        && csr.str_at(&["spec", "username"]) == Some(request.subject.common_name.as_str())
-        && names(&request).all(|asked| asked == name || has_address(node, &asked))
-}
-
-fn names(request: &CertificateRequest) -> impl Iterator<Item = String> {
-    let addresses = request.ip_addresses.iter().map(ToString::to_string);
-    request.dns_names.iter().cloned().chain(addresses)
-}
-
-fn has_address(node: &Value, asked: &str) -> bool {
-    let mut addresses = node.items_at(&["status", "addresses"]).iter();
-    addresses.any(|address| address.str_at(&["address"]) == Some(asked))
+impl World {
+    /// Whether a node asks for itself, and for nothing that is not provably its own.
+    fn is_proven(&self, reserved: &Reserved) -> bool {
+        let (csr, claims) = (&self.csr, &self.claims);
+        let (Some(name), Some(node), Some(request)) = (node_name(csr), &self.node, request(csr)) else {
+            return false;
+        };
+        rules::check(KUBELET_SERVING, &request, &usages(csr)).is_ok()
+            && csr.str_at(&["spec", "username"]) == Some(request.subject.common_name.as_str())
+            && request.dns_names.iter().all(|asked| ownership::is_own_name(asked, name, reserved, claims))
+            && request
+                .ip_addresses
+                .iter()
+                .all(|asked| ownership::is_own_address(*asked, csr, node, reserved, claims))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
+    use corten_auth::authentication::REMOTE_ADDRESS;
     use corten_pki::{Sans, ask};
 
     use super::*;
     use crate::testing::at;
 
-    fn csr(user: &str, sans: &Sans) -> Value {
-        let request = ask("system:node:n1", "system:nodes", sans).unwrap().request_pem;
-        value!({
+    fn csr(user: &str, sans: &Sans, remote: &str) -> Value {
+        let request = ask(user, "system:nodes", sans).unwrap().request_pem;
+        let mut csr = value!({
             "metadata": {"name": "csr"},
             "spec": {
                 "request": (STANDARD.encode(request)), "signerName": (KUBELET_SERVING), "username": (user),
                 "groups": ["system:nodes", "system:authenticated"], "usages": ["digital signature", "server auth"],
             },
-        })
+        });
+        if !remote.is_empty() {
+            csr.set(&["spec", "extra", REMOTE_ADDRESS], value!([(remote)]));
+        }
+        csr
     }
 
-    fn node() -> Value {
-        value!({"metadata": {"name": "n1"}, "status": {"addresses": [
-            {"type": "InternalIP", "address": "192.0.2.1"}, {"type": "Hostname", "address": "n1"}
+    fn node(name: &str, address: &str) -> Value {
+        value!({"metadata": {"name": (name)}, "status": {"addresses": [
+            {"type": "InternalIP", "address": (address)}, {"type": "Hostname", "address": (name)}
         ]}})
     }
 
     fn is_approved(csr: Value, node: Option<Value>) -> bool {
-        let plan = ServingApproving.plan(&Key::new("", "csr"), &Some(World { csr, node }), at(5));
-        assert_eq!(
-            plan.steps.is_empty(),
-            plan.requeue_after.is_some(),
-            "what is not approved is looked at again"
+        let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "control-plane-1"];
+        let reserved = Reserved {
+            names: names.map(str::to_owned).into(),
+            addresses: vec![[192, 0, 2, 250].into()],
+            cluster_domain: "cluster.local".to_owned(),
+        };
+        let claims = Claims {
+            others: ["n2", "192.0.2.2", "db.example"].map(str::to_owned).into(),
+            networks: ["10.96.0.0/12", "10.244.0.0/24", "10.244.1.0/24"].map(str::to_owned).into(),
+        };
+        let approving = ServingApproving { reserved };
+        let plan = approving.plan(&Key::new("", "csr"), &Some(World { csr, node, claims }), at(5));
+        let (approves, waits) = (!plan.steps.is_empty(), plan.requeue_after.is_some());
+        assert_ne!(approves, waits, "what is not approved is looked at again");
+        approves
+    }
+
+    fn sans(hosts: &[&str]) -> Sans {
+        hosts.iter().fold(Sans::default(), |sans, host| sans.with_host(host).unwrap())
+    }
+
+    #[test]
+    fn only_a_nodes_own_name_and_address_are_approved() {
+        let own = || sans(&["n1", "192.0.2.1"]);
+        let n1 = || Some(node("n1", "192.0.2.1"));
+        assert!(is_approved(csr("system:node:n1", &own(), "192.0.2.1"), n1()));
+        assert!(is_approved(csr("system:node:n1", &sans(&["n1"]), ""), n1()), "its name alone");
+        assert!(!is_approved(csr("system:node:n1", &own(), "192.0.2.1"), None), "a node that is not there");
+        assert!(
+            !is_approved(csr("system:node:n1", &sans(&["n1", "other"]), "192.0.2.1"), n1()),
+            "a name more"
         );
-        !plan.steps.is_empty()
+        assert!(!is_approved(csr("system:node:n1", &Sans::default(), "192.0.2.1"), n1()), "no name at all");
+        let mut for_another = csr("system:node:n2", &own(), "192.0.2.1");
+        for_another.set(&["spec", "username"], "system:node:n1");
+        assert!(!is_approved(for_another, n1()), "another node's subject");
     }
 
     #[test]
-    fn only_a_nodes_own_names_are_approved() {
-        let own = || Sans::default().with_host("n1").unwrap().with_address([192, 0, 2, 1].into());
-        assert!(is_approved(csr("system:node:n1", &own()), Some(node())));
-        assert!(!is_approved(csr("system:node:n1", &own()), None), "a node that is not there");
-        assert!(!is_approved(csr("system:node:n2", &own()), Some(node())), "somebody else asks");
-        let more = own().with_address([192, 0, 2, 9].into());
-        assert!(!is_approved(csr("system:node:n1", &more), Some(node())), "an address of somebody else's");
-        let named = own().with_host("kubernetes.default.svc").unwrap();
-        assert!(!is_approved(csr("system:node:n1", &named), Some(node())), "a name of somebody else's");
-        assert!(!is_approved(csr("system:node:n1", &Sans::default()), Some(node())), "no name at all");
+    fn what_a_node_says_of_itself_proves_nothing() {
+        let wanted = |address: &str, remote: &str| {
+            let csr = csr("system:node:n1", &sans(&["n1", address]), remote);
+            is_approved(csr, Some(node("n1", address)))
+        };
+        assert!(wanted("192.0.2.1", "192.0.2.1"));
+        assert!(!wanted("192.0.2.1", ""), "no address was seen");
+        assert!(!wanted("192.0.2.1", "192.0.2.9"), "it is elsewhere");
+        let reserved = [
+            ("10.96.0.1", "a service"),
+            ("10.244.1.7", "a pod"),
+            ("192.0.2.2", "another node"),
+            ("192.0.2.250", "the API server"),
+            ("127.0.0.1", "every machine"),
+            ("::1", "every machine"),
+            ("169.254.169.254", "a link"),
+            ("fe80::1", "a link"),
+            ("224.0.0.1", "many"),
+        ];
+        for (address, whose) in reserved {
+            assert!(!wanted(address, address), "{address} is the address of {whose}");
+        }
+        let mut said = csr("system:node:n1", &sans(&["n1", "192.0.2.1"]), "192.0.2.1");
+        said.set(&["spec", "extra", REMOTE_ADDRESS], value!(["192.0.2.9", "192.0.2.1"]));
+        assert!(!is_approved(said, Some(node("n1", "192.0.2.1"))), "two addresses are none");
     }
 
     #[test]
-    fn whoever_is_no_node_is_left_to_people() {
-        let mut other = csr("system:node:n1", &Sans::default());
+    fn no_node_is_certified_under_a_name_of_the_cluster() {
+        let reserved = [
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "web.prod.svc",
+            "web.prod.svc.example",
+            "svc",
+            "web.prod.svc.cluster.local",
+            "cluster.local",
+            "localhost",
+            "x.localhost",
+            "control-plane-1",
+            "db.example",
+            "n2",
+        ];
+        for name in reserved {
+            let user = format!("system:node:{name}");
+            let csr = csr(&user, &sans(&[name]), "192.0.2.1");
+            assert!(!is_approved(csr, Some(node(name, "192.0.2.1"))), "{name}");
+        }
+        let fine = csr("system:node:svcs.example", &sans(&["svcs.example"]), "192.0.2.1");
+        assert!(is_approved(fine, Some(node("svcs.example", "192.0.2.1"))));
+    }
+
+    #[test]
+    fn requests_of_users_that_are_no_nodes_are_left_to_administrators() {
+        let mut other = csr("system:node:n1", &Sans::default(), "");
         other.set(&["spec", "groups"], value!(["system:authenticated"]));
         assert_eq!(node_name(&other), None);
-        assert_eq!(node_name(&csr("kubernetes-admin", &Sans::default())), None);
+        assert_eq!(node_name(&csr("kubernetes-admin", &Sans::default(), "")), None);
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cidr {
+pub(crate) struct Cidr {
     first: u128,
     prefix: u32,
     is_v6: bool,
@@ -38,7 +38,7 @@ impl Cidr {
         if self.is_v6 { 128 } else { 32 }
     }
 
-    pub(super) fn overlaps(&self, other: &Cidr) -> bool {
+    pub(crate) fn overlaps(&self, other: &Cidr) -> bool {
         self.is_v6 == other.is_v6 && self.first <= other.last() && other.first <= self.last()
     }
 

@@ -4,7 +4,7 @@
 //! A part is free again when its node is gone. Nothing is kept but what nodes say: after a restart their parts are
 //! taken before any is given out.
 
-mod cidr;
+pub(crate) mod cidr;
 mod options;
 mod set;
 

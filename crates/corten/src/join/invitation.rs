@@ -28,6 +28,8 @@ pub(crate) struct Invitation {
     id: String,
     secret: String,
     pin: Pin,
+    /// Whether it is used although nothing says whose it is.
+    skips_verification: bool,
 }
 
 impl fmt::Debug for Invitation {
@@ -67,7 +69,25 @@ impl Invitation {
             None if keys.is_empty() => Pin::None,
             None => Pin::Keys(keys),
         };
-        Ok(Invitation { id: id.to_owned(), secret: secret.to_owned(), pin })
+        Ok(Invitation { id: id.to_owned(), secret: secret.to_owned(), pin, skips_verification: false })
+    }
+
+    /// Uses it even if nothing says whose it is.
+    pub(crate) fn skipping_verification(self, skips: bool) -> Invitation {
+        Invitation { skips_verification: skips, ..self }
+    }
+
+    /// Refuses to follow an invitation that anybody who knows the token can have made: whoever intercepts the connection with a
+    /// token that leaked would be taken for the cluster, and is given whatever the node runs.
+    pub(crate) fn verifiable(&self) -> anyhow::Result<()> {
+        if self.pin == Pin::None && !self.skips_verification {
+            bail!(
+                "--token: nothing says which cluster this token is from, so another machine could pose as it; give the token \
+                 as `corten token create` prints it (K10…::…), or --discovery-token-ca-cert-hash, or accept the risk with \
+                 --discovery-token-unsafe-skip-ca-verification"
+            )
+        }
+        Ok(())
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -128,6 +148,10 @@ mod tests {
         assert!(invitation.admits(authority) && !invitation.admits("another"));
         let plain = Invitation::parse(TOKEN, &[]).unwrap();
         assert!(plain.admits("anything"), "the token alone has to vouch");
+        let refused = plain.verifiable().unwrap_err().to_string();
+        assert!(refused.contains("--discovery-token-unsafe-skip-ca-verification"), "{refused}");
+        assert!(plain.skipping_verification(true).verifiable().is_ok());
+        assert!(invitation.verifiable().is_ok());
         assert_eq!(format!("{invitation:?}"), "Invitation(abcdef)", "the secret is never shown");
     }
 
@@ -136,7 +160,7 @@ mod tests {
         let made = corten_pki::IssuedCert::self_signed("ca", std::time::SystemTime::now()).unwrap();
         let digest = key_of(&made.chain().unwrap()[0]).unwrap();
         let good = Invitation::parse(TOKEN, &[format!("sha256:{digest}")]).unwrap();
-        assert!(good.admits(&made.cert_pem) && !good.admits(""));
+        assert!(good.admits(&made.cert_pem) && !good.admits("") && good.verifiable().is_ok());
         let other = Invitation::parse(TOKEN, &[format!("sha256:{}", "0".repeat(64))]).unwrap();
         assert!(!other.admits(&made.cert_pem));
     }

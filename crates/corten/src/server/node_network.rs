@@ -17,17 +17,33 @@ pub(super) async fn install(client: &Client, dns: &[IpAddr]) {
     if let Err(error) = result {
         tracing::warn!(%error, "the service for names could not be brought up to date");
     }
+    if let Err(error) = renew_role(client).await {
+        tracing::warn!(role = ROLE, %error, "what nodes may read could not be brought up to date");
+    }
+}
+
+/// A role that an earlier version made may allow more than this one's.
+async fn renew_role(client: &Client) -> Result<(), Error> {
+    match client.get(&kinds::CLUSTER_ROLES, &Key::new("", ROLE)).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => let_nodes_read(client).await,
+    }
 }
 
 /// Lets nodes read what their networks need. Only a cluster that machines are invited to has to: the server's own node
 /// reads it as the server does, and nodes of other making read no more than their own pods.
 pub(crate) async fn let_nodes_read(client: &Client) -> Result<(), Error> {
-    let rule = |group: &str, resources: Value| value!({"apiGroups": [(group)], "resources": (resources), "verbs": ["get", "list", "watch"]});
+    let may = |group: &str, resources: Value, verbs: Value| value!({"apiGroups": [(group)], "resources": (resources), "verbs": (verbs)});
+    let rule = |group: &str, resources: Value| may(group, resources, value!(["get", "list", "watch"]));
     let mut role = kinds::CLUSTER_ROLES.new_object("", ROLE);
     role.set(
         &["rules"],
         value!([
-            (rule("", value!(["namespaces", "nodes", "pods", "services"]))),
+            (rule("", value!(["namespaces", "nodes", "services"]))),
+            // In lists and watches the server shows nodes no more of pods than addresses and labels; single pods are shown
+            // whole, to the nodes they are on.
+            (may("", value!(["pods"]), value!(["list", "watch"]))),
             (rule("discovery.k8s.io", value!(["endpointslices"]))),
             (rule("networking.k8s.io", value!(["networkpolicies", "servicecidrs"]))),
         ]),

@@ -18,8 +18,8 @@ const META_IN_NAME: u32 = 6;
 const META_OUT_NAME: u32 = 7;
 const META_FAMILY: u32 = 15;
 const META_PROTOCOL: u32 = 16;
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
+const NETWORK_HEADER: u32 = Header::Network as u32;
+const TRANSPORT_HEADER: u32 = Header::Transport as u32;
 const FIB_ADDRESS_TYPE: u32 = 3;
 const FIB_OF_SOURCE: u32 = 1;
 const FIB_OF_DESTINATION: u32 = 2;
@@ -42,6 +42,15 @@ const UPDATE: u32 = 1;
 const RETURN: i32 = -5;
 const ACCEPT: i32 = 1;
 
+/// Where a field is counted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Header {
+    Link = 0,
+    Network = 1,
+    Transport = 2,
+}
+
 /// Something of a packet that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
@@ -49,6 +58,22 @@ pub enum Field {
     Destination,
     Protocol,
     DestinationPort,
+    /// The name of the link that it came through.
+    Link,
+    /// So many bytes after so many others of a header.
+    At(Header, u32, u32),
+}
+
+impl Field {
+    /// How many of the four-byte registers it takes.
+    fn registers(self, ipv4: bool) -> u32 {
+        match self {
+            Field::Source | Field::Destination if !ipv4 => 4,
+            Field::Link => 4,
+            Field::At(_, _, length) => length.div_ceil(4),
+            _ => 1,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,6 +178,11 @@ impl Rule {
         self.payload(FIRST, NETWORK_HEADER, offset, length).looked_up(set, false)
     }
 
+    pub fn not_from_set(self, ipv4: bool, set: &str) -> Rule {
+        let (offset, length) = source_field(ipv4);
+        self.payload(FIRST, NETWORK_HEADER, offset, length).looked_up(set, true)
+    }
+
     pub fn not_to_set(self, ipv4: bool, set: &str) -> Rule {
         let (offset, length) = destination_field(ipv4);
         self.payload(FIRST, NETWORK_HEADER, offset, length).looked_up(set, true)
@@ -161,6 +191,15 @@ impl Rule {
     /// Whose fields together are in a set. In a table of one family, as everything that reads fields.
     pub fn in_set(self, fields: &[Field], set: &str) -> Rule {
         self.read(fields).looked_up(set, false)
+    }
+
+    pub fn not_in_set(self, fields: &[Field], set: &str) -> Rule {
+        self.read(fields).looked_up(set, true)
+    }
+
+    /// With a field that is just so.
+    pub fn has(self, field: Field, value: &[u8]) -> Rule {
+        self.read(&[field]).equals(value)
     }
 
     /// Does what a map says of its fields, if it says anything.
@@ -172,6 +211,13 @@ impl Rule {
     /// To an address of this machine.
     pub fn to_local(self) -> Rule {
         self.local(FIB_OF_DESTINATION)
+    }
+
+    /// To an address of another machine.
+    pub fn not_to_local(self) -> Rule {
+        let asked =
+            Attributes::new().u32_be(1, FIRST).u32_be(2, FIB_ADDRESS_TYPE).u32_be(3, FIB_OF_DESTINATION);
+        self.expression("fib", &asked).differs(&LOCAL.to_ne_bytes())
     }
 
     /// From an address of this machine.
@@ -236,7 +282,7 @@ impl Rule {
         let (kind, code) = match self.family {
             Family::Ipv4 => (UNREACHABLE, PORT_UNREACHABLE_IPV4),
             Family::Ipv6 => (UNREACHABLE, PORT_UNREACHABLE_IPV6),
-            Family::Inet => (UNREACHABLE_EITHER, PORT_UNREACHABLE_EITHER),
+            Family::Inet | Family::Bridge => (UNREACHABLE_EITHER, PORT_UNREACHABLE_EITHER),
         };
         self.expression("reject", &Attributes::new().u32_be(1, kind).u8(2, code))
     }
@@ -305,10 +351,7 @@ impl Rule {
         let mut register = NARROW;
         fields.iter().fold(self, |rule, field| {
             let into = register;
-            register += match field {
-                Field::Source | Field::Destination if !ipv4 => 4,
-                _ => 1,
-            };
+            register += field.registers(ipv4);
             match field {
                 Field::Source => {
                     let (offset, length) = source_field(ipv4);
@@ -322,6 +365,10 @@ impl Rule {
                     rule.expression("meta", &Attributes::new().u32_be(1, into).u32_be(2, META_PROTOCOL))
                 }
                 Field::DestinationPort => rule.payload(into, TRANSPORT_HEADER, 2, 2),
+                Field::Link => {
+                    rule.expression("meta", &Attributes::new().u32_be(1, into).u32_be(2, META_IN_NAME))
+                }
+                Field::At(header, offset, length) => rule.payload(into, *header as u32, *offset, *length),
             }
         })
     }
@@ -406,7 +453,7 @@ fn prefix_byte(prefix: u8, byte: usize) -> u8 {
 }
 
 /// As the kernel compares it: in full length.
-fn link_name(name: &str) -> [u8; 16] {
+pub(super) fn link_name(name: &str) -> [u8; 16] {
     let mut padded = [0; 16];
     for (to, from) in padded.iter_mut().zip(name.bytes().take(15)) {
         *to = from;

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use crate::Cidr;
 use crate::netlink::Attributes;
+use crate::route::Hardware;
+
+use super::rule::link_name;
 
 /// So long a list of elements, and one more, fits into an attribute with room to spare.
 pub(super) const LONG_LIST: usize = 48 * 1024;
@@ -33,15 +36,22 @@ const GOTO: i32 = -4;
 pub enum Type {
     Ipv4 = 7,
     Ipv6 = 8,
+    Hardware = 9,
     Protocol = 12,
     Port = 13,
     /// A number in the machine's own order.
     Mark = 19,
+    /// The name of a link.
+    Link = 41,
 }
 
 impl Type {
     fn width(self) -> u32 {
-        if self == Type::Ipv6 { 16 } else { 4 }
+        match self {
+            Type::Ipv6 | Type::Link => 16,
+            Type::Hardware => 8,
+            Type::Ipv4 | Type::Protocol | Type::Port | Type::Mark => 4,
+        }
     }
 }
 
@@ -99,6 +109,7 @@ fn length(parts: &[Type]) -> u32 {
     match parts {
         [Type::Protocol] => 1,
         [Type::Port] => 2,
+        [Type::Hardware] => 6,
         parts => parts.iter().map(|part| part.width()).sum(),
     }
 }
@@ -117,6 +128,15 @@ impl Key {
             IpAddr::V4(address) => self.part(&address.octets()),
             IpAddr::V6(address) => self.part(&address.octets()),
         }
+    }
+
+    pub fn hardware(self, hardware: Hardware) -> Key {
+        self.part(&hardware)
+    }
+
+    /// The name of a link, in full length.
+    pub fn link(self, name: &str) -> Key {
+        self.part(&link_name(name))
     }
 
     /// By the number that IP has for it.

@@ -8,7 +8,7 @@ use crate::peers::{Between, Ways, direct, tunnelled};
 use crate::route::{Change, Link};
 use crate::{Result, addresses, tunnel};
 
-const TUNNEL: &str = "corten-vxlan";
+pub(super) const TUNNEL: &str = "corten-vxlan";
 
 impl State {
     pub(super) fn lead_across(&mut self, options: &Options) -> Result<()> {
@@ -35,7 +35,7 @@ impl State {
                 self.disconnect(TUNNEL)?;
             }
         }
-        self.apply(&options.bridge)
+        self.apply(options)
     }
 
     /// Replaced if the node's address is another one than when it was made.

@@ -11,4 +11,6 @@ mod plugins;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod spoofing;
+#[cfg(test)]
 mod world;

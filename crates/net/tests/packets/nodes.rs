@@ -1,7 +1,9 @@
 //! Pods of different nodes, which share nothing but a network between the nodes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
+use corten_net::addresses::hardware;
 use corten_net::peers::{Between, Peer};
 use corten_net::route::{Change, Route, Veth};
 use corten_net::{Across, Cidr, PodNetwork};
@@ -163,4 +165,65 @@ fn telling_the_same_twice_changes_nothing() {
     one.knows(&[&two]);
     assert_eq!(tunnel(), before);
     assert_eq!(one.place.routing().own_routes().unwrap(), routes);
+}
+
+/// A frame for a pod of node 2, as if another pod had sent it, in a packet for the node's end of the tunnel.
+fn forged(from: IpAddr, to: SocketAddr, text: &[u8]) -> Vec<u8> {
+    let (IpAddr::V4(from), IpAddr::V4(to_ip)) = (from, to.ip()) else { panic!("of IPv4") };
+    let length = |part: usize| u16::try_from(part).unwrap().to_be_bytes();
+    let mut ip = vec![0x45, 0];
+    ip.extend(length(20 + 8 + text.len()));
+    ip.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    ip.extend(from.octets());
+    ip.extend(to_ip.octets());
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = vec![8, 0, 0, 0, 0, 0, 1, 0];
+    packet.extend(hardware([192, 0, 2, 2].into()));
+    packet.extend(hardware([192, 0, 2, 1].into()));
+    packet.extend([8, 0]);
+    packet.extend(ip);
+    packet.extend(9u16.to_be_bytes());
+    packet.extend(to.port().to_be_bytes());
+    packet.extend(length(8 + text.len()));
+    packet.extend([0, 0]);
+    packet.extend(text);
+    packet
+}
+
+#[test]
+fn only_nodes_send_into_the_tunnel() {
+    let fabric = Fabric::new();
+    let nodes: Vec<Node> = (1..=3).map(|n| fabric.node(n, Between::Vxlan)).collect();
+    for node in &nodes {
+        node.knows(&nodes.iter().filter(|other| other.peer != node.peer).collect::<Vec<_>>());
+    }
+    let ((a, _), (b, b_ips), (c, _)) = (nodes[0].pod("a"), nodes[1].pod("b"), nodes[2].pod("c"));
+    let heard = b.run(|| UdpSocket::bind((b_ips[0], 0))).unwrap();
+    let to = heard.local_addr().unwrap();
+    // What is there to be forged: the other node's pod.
+    let victim = IpAddr::from([10, 244, 3, 2]);
+    let send = |place: &Place, text: &[u8]| {
+        let socket = place.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+        socket.send_to(&forged(victim, to, text), "192.0.2.2:8472").unwrap();
+    };
+    send(&a, b"from a pod of another node");
+    send(&b, b"from a pod of this node");
+    send(&fabric.place, b"from a machine that is no node");
+    let own = c.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    own.send_to(b"through the tunnel", to).unwrap();
+    heard.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut buffer = [0; 64];
+    let (length, from) = heard.recv_from(&mut buffer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&buffer[..length]), "through the tunnel");
+    assert_eq!(from.ip(), victim, "the real one");
+    heard.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+    let more = heard.recv_from(&mut buffer);
+    assert!(
+        more.is_err(),
+        "{:?}",
+        more.map(|(length, _)| String::from_utf8_lossy(&buffer[..length]).into_owned())
+    );
 }

@@ -131,3 +131,25 @@ fn connections_stay_and_rules_outlive_the_process() {
     world.enforce();
     assert!(world.pods["a"].reaches(b, 80));
 }
+
+#[test]
+fn policies_hold_for_pods_that_leave_the_gateway_out_or_call_themselves_others() {
+    for bridge_netfilter in [false, true] {
+        let mut world = two();
+        world.pod("n", "c", value!({"app": "c"}));
+        world.set_bridge_netfilter(bridge_netfilter);
+        let from_c = value!([{"from": [{"podSelector": {"matchLabels": {"app": "c"}}}]}]);
+        let b = value!({"matchLabels": {"app": "b"}});
+        world.policy("n", "only-c", value!({"podSelector": (b), "ingress": (from_c)}));
+        world.enforce();
+        let (a, b, c) = (&world.pods["a"], &world.pods["b"], &world.pods["c"]);
+        assert!(c.is_heard_as(c.address, b), "it is allowed");
+        assert!(!a.is_heard_as(a.address, b), "it is not");
+        a.call_itself(c.address);
+        assert!(!a.is_heard_as(c.address, b), "it is not who it says");
+        a.leave_the_gateway_out(b.address);
+        assert!(!a.is_heard_as(a.address, b), "no frame goes from pod to pod");
+        assert!(!a.reaches(b.address, 80));
+        assert!(!a.is_heard_as(c.address, b));
+    }
+}

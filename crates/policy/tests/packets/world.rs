@@ -13,7 +13,7 @@ use corten_api::{Value, value};
 use corten_client::{Change, Object};
 use corten_net::namespace::Namespace;
 use corten_net::route::{self, Route, Routing, Veth};
-use corten_net::{Options, PodNetwork};
+use corten_net::{Cidr, Options, PodNetwork};
 use corten_policy::{Enforcer, Inputs};
 use corten_sys::namespaces::new_network;
 use corten_testkit_sctp as sctp;
@@ -69,6 +69,29 @@ impl Pod {
         });
         let server = self.namespace.run(|| sctp::Server::bind(at)).unwrap();
         std::thread::spawn(move || server.serve("here"));
+    }
+
+    /// Sends what is for an address over the link itself, past the gateway: what a pod with NET_ADMIN can do, and with
+    /// frames of its own making one with NET_RAW.
+    pub(crate) fn leave_the_gateway_out(&self, address: IpAddr) {
+        let mut routing = Routing::open(&self.namespace).unwrap();
+        let link = routing.link("eth0").unwrap().unwrap().index;
+        let destination = Cidr::single(address);
+        routing.set_route(&Route { destination, gateway: None, link, source: None }).unwrap();
+    }
+
+    /// Takes another's address.
+    pub(crate) fn call_itself(&self, address: IpAddr) {
+        super::world::address(&self.namespace, "eth0", &format!("{address}/32"));
+    }
+
+    /// Whether a datagram from an address arrives at another pod. A second one tells when it would have arrived.
+    pub(crate) fn is_heard_as(&self, own: IpAddr, other: &Pod) -> bool {
+        let heard = other.namespace.run(|| UdpSocket::bind((other.address, 0))).unwrap();
+        heard.set_read_timeout(Some(DOUBT)).unwrap();
+        let sender = self.namespace.run(|| UdpSocket::bind((own, 0))).unwrap();
+        sender.send_to(b"?", heard.local_addr().unwrap()).unwrap();
+        arrived(heard.local_addr().unwrap(), heard.recv_from(&mut [0]))
     }
 
     /// A connection that stays.
@@ -192,6 +215,18 @@ impl World {
     pub(crate) fn policy(&mut self, namespace: &str, name: &str, spec: Value) {
         let object = value!({"metadata": {"namespace": (namespace), "name": (name)}, "spec": (spec)});
         self.inputs.policy(&changed(&object));
+    }
+
+    /// Turns the kernel's bridge netfilter on or off, where there is one.
+    pub(crate) fn set_bridge_netfilter(&self, on: bool) {
+        let set = |rules: &str| {
+            let path = format!("/proc/sys/net/bridge/bridge-nf-call-{rules}tables");
+            match std::fs::write(path, if on { "1" } else { "0" }) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                written => written,
+            }
+        };
+        self._node.run(|| ["arp", "ip", "ip6"].iter().try_for_each(|rules| set(rules))).unwrap();
     }
 
     pub(crate) fn enforce(&mut self) {

@@ -31,6 +31,7 @@ impl Shared {
 }
 
 pub(crate) const MARK_MASQUERADE: &str = "KUBE-MARK-MASQ";
+const NOT_LOCAL: &str = " -m addrtype ! --dst-type LOCAL";
 
 /// Everything of one Service, for one IP family. Rules are without the chain that they are in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,11 +88,12 @@ impl Wanted {
         let external = names::external(&port.name);
         let firewalled = routed.has_endpoints && !port.source_ranges.is_empty();
         let balanced = if firewalled { names::firewall(&port.name) } else { external.clone() };
-        let outside = port.external_ips.iter().map(|ip| (ip, "external IP", &external));
+        // What is the node's own stays so, whatever a Service calls its external IP.
+        let outside = port.external_ips.iter().map(|ip| (ip, "external IP", &external, NOT_LOCAL));
         let outside =
-            outside.chain(port.load_balancer_ips.iter().map(|ip| (ip, "loadbalancer IP", &balanced)));
-        for (address, what, chain) in outside {
-            let to = destination(routed, *address, port.port);
+            outside.chain(port.load_balancer_ips.iter().map(|ip| (ip, "loadbalancer IP", &balanced, "")));
+        for (address, what, chain, only) in outside {
+            let to = format!("{}{only}", destination(routed, *address, port.port));
             if routed.has_endpoints {
                 let comment = comment(&format!("{name} {what}"));
                 self.share(Shared::NatServices, format!("{comment} {to} -j {chain}"));

@@ -105,11 +105,13 @@ impl Base {
         let where_to = [address, Type::Protocol, Type::Port];
         let which_port = [Type::Protocol, Type::Port];
         let hairpin = [address, address, Type::Protocol, Type::Port];
-        let sets: [(&str, &[Type], MapsTo<'_>); 7] = [
+        let sets: [(&str, &[Type], MapsTo<'_>); 9] = [
             (Map::ClusterIps.name(), &[address], MapsTo::Nothing),
             (Map::ServiceIps.name(), &where_to, MapsTo::Verdict),
+            (Map::ExternalIps.name(), &where_to, MapsTo::Verdict),
             (Map::FirewallIps.name(), &where_to, MapsTo::Verdict),
             (Map::NoEndpointServices.name(), &where_to, MapsTo::Verdict),
+            (Map::NoEndpointExternalIps.name(), &where_to, MapsTo::Verdict),
             (Map::NoEndpointNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::ServiceNodePorts.name(), &which_port, MapsTo::Verdict),
             (Map::HairpinConnections.name(), &hairpin, MapsTo::Nothing),
@@ -150,6 +152,9 @@ impl Base {
         table.rule(REJECT, &Rule::of(self.family()).reject());
         let to_service = Rule::of(self.family()).judged_by(&WHERE_TO, Map::NoEndpointServices.name());
         table.rule("service-endpoints-check", &to_service);
+        let outside = Rule::of(self.family()).not_to_local();
+        let to_external = outside.judged_by(&WHERE_TO, Map::NoEndpointExternalIps.name());
+        table.rule("service-endpoints-check", &to_external);
         let to_node = self.to_node_ports(false);
         let to_node = to_node.judged_by(&WHICH_PORT, Map::NoEndpointNodePorts.name());
         table.rule("nodeport-endpoints-check", &to_node);
@@ -177,6 +182,9 @@ impl Base {
             table.rule("services", &masqueraded.mark(self.masquerade_mark));
         }
         table.rule("services", &Rule::of(self.family()).judged_by(&WHERE_TO, Map::ServiceIps.name()));
+        // What is the node's own stays so, whatever a Service calls its external IP.
+        let outside = Rule::of(self.family()).not_to_local();
+        table.rule("services", &outside.judged_by(&WHERE_TO, Map::ExternalIps.name()));
         let to_node = self.to_node_ports(true);
         table.rule("services", &to_node.judged_by(&WHICH_PORT, Map::ServiceNodePorts.name()));
     }

@@ -27,8 +27,10 @@ pub struct Wanted {
 pub enum Map {
     ClusterIps,
     ServiceIps,
+    ExternalIps,
     FirewallIps,
     NoEndpointServices,
+    NoEndpointExternalIps,
     NoEndpointNodePorts,
     ServiceNodePorts,
     HairpinConnections,
@@ -39,8 +41,10 @@ impl Map {
         match self {
             Map::ClusterIps => "cluster-ips",
             Map::ServiceIps => "service-ips",
+            Map::ExternalIps => "external-ips",
             Map::FirewallIps => "firewall-ips",
             Map::NoEndpointServices => "no-endpoint-services",
+            Map::NoEndpointExternalIps => "no-endpoint-external-ips",
             Map::NoEndpointNodePorts => "no-endpoint-nodeports",
             Map::ServiceNodePorts => "service-nodeports",
             Map::HairpinConnections => "hairpin-connections",
@@ -120,13 +124,17 @@ impl Wanted {
         let port = &routed.port;
         let at = (port.name.protocol, port.port);
         let external = Verdict::Goto(names::external(&port.name));
-        let destinations = port.external_ips.iter().chain(&port.load_balancer_ips);
-        for address in destinations.copied() {
-            if routed.has_endpoints {
-                self.lead(Map::ServiceIps, Some(address), at, external.clone());
-            }
-            if !routed.has_external_endpoints() {
-                self.lead(Map::NoEndpointServices, Some(address), at, refusal(routed));
+        // External IPs are asked for where the destination is not the node's own alone.
+        let external_ips = (&port.external_ips, Map::ExternalIps, Map::NoEndpointExternalIps);
+        let balanced = (&port.load_balancer_ips, Map::ServiceIps, Map::NoEndpointServices);
+        for (addresses, leads, refuses) in [external_ips, balanced] {
+            for address in addresses.iter().copied() {
+                if routed.has_endpoints {
+                    self.lead(leads, Some(address), at, external.clone());
+                }
+                if !routed.has_external_endpoints() {
+                    self.lead(refuses, Some(address), at, refusal(routed));
+                }
             }
         }
         if let Some(node_port) = port.node_port {

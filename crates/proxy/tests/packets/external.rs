@@ -71,6 +71,61 @@ fn external_ips_lead_to_endpoints(mode: Mode) {
     world.outside.is_refused(at("198.51.100.9", 80));
 }
 
+/// Attacks: a Service calls its own what is the node's, the cluster's or the machine's.
+fn nothing_of_the_nodes_own_is_taken_over(mode: Mode) {
+    let mut world = World::new(mode);
+    let (client, _) = world.pod("client");
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "taken over");
+    world.node.serve(&format!("{NODE}:80"), "kubelet");
+    world.node.address("uplink", "198.51.100.7/32");
+    world.node.serve("198.51.100.7:80", "kubelet");
+    world.node.serve("127.0.0.1:80", "kubelet");
+    let own = [NODE, "198.51.100.7", "127.0.0.1", GATEWAY];
+    let claims: Vec<_> = own.iter().map(|ip| corten_api::Value::from(*ip)).collect();
+    world.service(&web(&value!({"externalIPs": (claims)})));
+    for endpoints in [endpoints(&[(&ip.to_string(), "here")]), endpoints(&[])] {
+        world.slice(&endpoints);
+        for address in [NODE, "198.51.100.7"] {
+            for from in [&world.node, &client, &world.outside] {
+                assert!(from.reaches(at(address, 80)).starts_with("kubelet "), "{address}");
+            }
+        }
+        assert!(world.node.reaches(at("127.0.0.1", 80)).starts_with("kubelet "));
+    }
+}
+
+/// What is sent from one node to another is not taken over either, nor where API servers are, nor a cluster IP.
+fn no_machine_of_the_cluster_is_taken_over(mode: Mode) {
+    let mut world = World::new(mode);
+    let (client, _) = world.pod("client");
+    let (pod, ip) = world.pod("one");
+    pod.serve("0.0.0.0:8080", "taken over");
+    world.outside.serve(&format!("{OUTSIDE}:80"), "the other's kubelet");
+    world.outside.serve(&format!("{REMOTE}:80"), "API server");
+    world.node_elsewhere("there", OUTSIDE);
+    world.slice(&value!({
+        "metadata": {
+            "namespace": "default", "name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": "IPv4", "ports": [{"name": "https", "port": 80}], "endpoints": [{"addresses": [(REMOTE)]}],
+    }));
+    let claims = value!([(OUTSIDE), (REMOTE)]);
+    world.service(&web(&value!({"externalIPs": (claims.clone())})));
+    world.slice(&endpoints(&[(&ip.to_string(), "here")]));
+    let is_safe = |world: &World| {
+        for from in [&world.node, &client] {
+            assert!(from.reaches(at(OUTSIDE, 80)).starts_with("the other's kubelet "));
+            assert!(from.reaches(at(REMOTE, 80)).starts_with("API server "));
+        }
+    };
+    is_safe(&world);
+    let mut balanced = web(&value!({"type": "LoadBalancer"}));
+    balanced.set(&["status", "loadBalancer", "ingress"], value!([{"ip": (OUTSIDE)}, {"ip": (REMOTE)}]));
+    world.service(&balanced);
+    is_safe(&world);
+}
+
 fn load_balancers_let_some_in(mode: Mode) {
     let mut world = World::new(mode);
     let (pod, ip) = world.pod("one");
@@ -105,6 +160,8 @@ in_each_mode!(
     local_traffic_keeps_its_source,
     node_ports_may_be_open_at_some_addresses,
     external_ips_lead_to_endpoints,
+    nothing_of_the_nodes_own_is_taken_over,
+    no_machine_of_the_cluster_is_taken_over,
     load_balancers_let_some_in,
     node_ports_work_over_ipv6,
 );

@@ -248,6 +248,14 @@ impl World {
         self.sync();
     }
 
+    /// Takes in another node.
+    pub(crate) fn node_elsewhere(&mut self, name: &str, address: &str) {
+        let addresses = value!([{"type": "InternalIP", "address": (address)}]);
+        let node = value!({"metadata": {"name": (name)}, "status": {"addresses": (addresses)}});
+        self.inputs.lock().any_node(&changed(&node));
+        self.sync();
+    }
+
     /// Takes in an EndpointSlice.
     pub(crate) fn slice(&mut self, slice: &Value) {
         self.inputs.lock().slice(&changed(slice));

@@ -36,6 +36,9 @@ pub(super) fn register(node: &str, new: &Value) -> Outcome {
     if new.at(&["spec", "configSource"]).is_some() {
         return Err(format!("node {node:?} is not allowed to create pods with a non-nil configSource").into());
     }
+    if has_pod_cidrs(new) {
+        return Err(format!("node {node:?} is not allowed to set podCIDRs").into());
+    }
     let labels = forbidden_labels(new, &Value::Null);
     if !labels.is_empty() {
         let list = labels.join(", ");
@@ -60,11 +63,22 @@ pub(super) fn change(node: &str, new: &Value, old: &Value) -> Outcome {
     if differs(&["metadata", "ownerReferences"]) {
         return Err(format!("node {node:?} is not allowed to modify ownerReferences").into());
     }
+    if differs(&["spec", "podCIDRs"]) || new.str_at(&["spec", "podCIDR"]) != old.str_at(&["spec", "podCIDR"])
+    {
+        return Err(format!("node {node:?} is not allowed to modify podCIDRs").into());
+    }
     let labels = forbidden_labels(new, old);
     if !labels.is_empty() {
         return Err(format!("is not allowed to modify labels: {}", labels.join(", ")).into());
     }
     Ok(())
+}
+
+/// Unlike upstream: the other nodes send what is for these networks to the node, so it would have other pods' packets. No
+/// kubelet sets them; the controller that gives networks to nodes does.
+fn has_pod_cidrs(node: &Value) -> bool {
+    !node.items_at(&["spec", "podCIDRs"]).is_empty()
+        || node.str_at(&["spec", "podCIDR"]).is_some_and(|cidr| !cidr.is_empty())
 }
 
 /// The labels that differ and are not the node's to set.

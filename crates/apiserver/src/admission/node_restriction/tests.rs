@@ -110,7 +110,7 @@ fn a_status_reports_and_does_not_decide() {
 fn a_node_does_not_choose_its_pods() {
     let old =
         value!({"metadata": {"labels": {"own.example/x": "1", "kubernetes.io/os": "linux"}}, "spec": {}});
-    let table: [(&[&str], &str, &str); 8] = [
+    let table: [(&[&str], &str, &str); 10] = [
         (&["metadata", "labels", "own.example/x"], r#""2""#, ""),
         (&["metadata", "labels", "kubernetes.io/os"], r#""plan9""#, ""),
         (&["metadata", "labels", "sub.node.kubernetes.io/x"], r#""1""#, ""),
@@ -135,6 +135,8 @@ fn a_node_does_not_choose_its_pods() {
             r#"[{"name":"x"}]"#,
             r#"node "n" is not allowed to modify ownerReferences"#,
         ),
+        (&["spec", "podCIDRs"], r#"["10.244.1.0/24"]"#, r#"node "n" is not allowed to modify podCIDRs"#),
+        (&["spec", "podCIDR"], r#""10.244.1.0/24""#, r#"node "n" is not allowed to modify podCIDRs"#),
     ];
     for (path, value, expected) in table {
         let mut new = old.clone();
@@ -143,6 +145,8 @@ fn a_node_does_not_choose_its_pods() {
     }
     let mut new = old.clone();
     new.set(&["metadata", "labels", "k8s.io/role"], "master");
+    let routed = value!({"metadata": {}, "spec": {"podCIDRs": ["192.0.2.1/32"]}});
+    assert_eq!(why(nodes::register("n", &routed)), r#"node "n" is not allowed to set podCIDRs"#);
     assert_eq!(
         why(nodes::register("n", &new)),
         r#"node "n" is not allowed to set the following labels: k8s.io/role"#

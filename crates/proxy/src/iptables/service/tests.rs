@@ -59,7 +59,7 @@ fn without_endpoints_everything_is_rejected() {
         &routed(change, &[], &[]),
         &[
             "FilterServices -m comment --comment \"ns1/svc1:p80 has no endpoints\" -m tcp -p tcp -d 10.96.0.1 --dport 80 -j REJECT",
-            "FilterExternalServices -m comment --comment \"ns1/svc1:p80 has no endpoints\" -m tcp -p tcp -d 192.0.2.9 --dport 80 -j REJECT",
+            "FilterExternalServices -m comment --comment \"ns1/svc1:p80 has no endpoints\" -m tcp -p tcp -d 192.0.2.9 --dport 80 -m addrtype ! --dst-type LOCAL -j REJECT",
             "FilterExternalServices -m comment --comment \"ns1/svc1:p80 has no endpoints\" -m addrtype --dst-type LOCAL -m tcp -p tcp --dport 30080 -j REJECT",
         ],
     );

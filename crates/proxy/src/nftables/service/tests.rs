@@ -53,7 +53,7 @@ fn without_endpoints_everything_is_rejected() {
         &[
             "cluster-ips { 10.96.0.1 }",
             "no-endpoint-services { 10.96.0.1 . tcp . 80 } : goto reject-chain",
-            "no-endpoint-services { 192.0.2.9 . tcp . 80 } : goto reject-chain",
+            "no-endpoint-external-ips { 192.0.2.9 . tcp . 80 } : goto reject-chain",
             "no-endpoint-nodeports { tcp . 30080 } : goto reject-chain",
         ],
     );
@@ -71,8 +71,8 @@ fn from_outside_packets_are_masqueraded() {
         &[
             "cluster-ips { 10.96.0.1 }",
             "service-ips { 10.96.0.1 . tcp . 80 } : goto service-S",
-            "service-ips { 192.0.2.9 . tcp . 80 } : goto external-S",
             "service-ips { 192.0.2.10 . tcp . 80 } : goto external-S",
+            "external-ips { 192.0.2.9 . tcp . 80 } : goto external-S",
             "service-nodeports { tcp . 30080 } : goto external-S",
             "external-S Masquerade",
             "external-S Goto(\"service-S\")",
