@@ -1,7 +1,9 @@
-//! What everything is timed by: the clock, which tests can hold still, and growing delays.
+//! What every part needs and none owns: the clock, which tests can hold still, growing delays, and files with
+//! the modes that they should have.
 
 mod backoff;
 mod clock;
+pub mod files;
 
 pub use backoff::Backoff;
 pub use clock::{Clock, Hands};

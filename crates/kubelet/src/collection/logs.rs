@@ -1,11 +1,11 @@
 //! The logs of containers: how large they get, and how many are kept. Rotated ones are compressed, but for the newest,
 //! which somebody may still be reading.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use corten_base::files;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
@@ -100,9 +100,9 @@ fn ends_in(path: &Path, suffix: &str) -> bool {
 /// Compresses a file; until that is done the file stays.
 fn compress(path: &Path) -> io::Result<()> {
     let mut from = File::open(path)?;
-    let mode = from.metadata()?.permissions().mode();
     let unfinished = with_suffix(path, UNFINISHED);
-    let to = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
+    let to = files::create_private(&unfinished)?;
+    to.set_permissions(from.metadata()?.permissions())?;
     let mut encoder = GzEncoder::new(to, Compression::default());
     let written = io::copy(&mut from, &mut encoder).and_then(|_| encoder.finish());
     if let Err(error) = written {

@@ -1,11 +1,12 @@
 //! Paths of the node itself. What is there is checked against what the pod says it is, in upstream's words.
 
-use std::fs::{Metadata, Permissions};
+use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use corten_api::Value;
+use corten_base::files;
 
 /// Sees to it that there is what the pod expects to find.
 pub(super) fn check(source: &Value) -> Result<PathBuf, String> {
@@ -43,14 +44,8 @@ fn make(path: &Path, kind: &str) -> io::Result<()> {
         return Ok(());
     }
     match kind {
-        "" | "DirectoryOrCreate" => {
-            std::fs::create_dir_all(path)?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o755))
-        }
-        "FileOrCreate" => {
-            std::fs::write(path, "")?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o644))
-        }
+        "" | "DirectoryOrCreate" => files::directories(path, 0o755),
+        "FileOrCreate" => files::write(path, 0o644, ""),
         _ => Ok(()),
     }
 }
