@@ -1,11 +1,12 @@
 //! What the store knows by name: one document, replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use corten_base::files;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +122,7 @@ impl IndexFile {
         &self,
         change: impl FnOnce(&mut Known) -> Result<T, ImageError>,
     ) -> Result<T, ImageError> {
-        let lock = File::create(&self.lock).at("opening", &self.lock)?;
+        let lock = files::create_private(&self.lock).at("opening", &self.lock)?;
         lock.lock().at("locking", &self.lock)?;
         let before = self.read(Known::clone)?;
         let mut known = before.clone();
@@ -135,7 +136,7 @@ impl IndexFile {
     fn replace(&self, known: &Known) -> Result<(), ImageError> {
         let text = serde_json::to_vec(known).map_err(|error| ImageError::Malformed(error.to_string()))?;
         let new = self.path.with_extension("new");
-        let mut file = File::create(&new).at("creating", &new)?;
+        let mut file = files::create_private(&new).at("creating", &new)?;
         file.write_all(&text).at("writing", &new)?;
         file.sync_all().at("syncing", &new)?;
         fs::rename(&new, &self.path).at("replacing", &self.path)
