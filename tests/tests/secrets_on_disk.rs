@@ -18,7 +18,7 @@ const VALUE: &str = "a-value-that-is-nowhere-else";
 fn knowing(name: &str) -> Value {
     let mut main = container(
         "main",
-        "cat /secret/token /all/token /etc/hostname > /dev/null && touch /secret/new 2>/dev/null; \
+        "cat /secret/token /all/token /etc/hostname > /dev/null && (echo > /secret/new) 2>/dev/null; \
          echo $? $TOKEN; sleep 100000",
     );
     main["args"] = json!(["--token=$(TOKEN)"]);

@@ -21,17 +21,14 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Makes a directory and what is missing above it, for the owner only, or narrows the one that is there.
 pub fn private_directory(path: &Path) -> io::Result<()> {
-    narrowed_directory(path, PRIVATE_DIRECTORY)
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)?;
+    narrow(&open_directory(path, OFlags::empty())?, PRIVATE_DIRECTORY)
 }
 
 /// Like [`private_directory`], but the owner's group may list it: for logs, which other tools collect.
 pub fn group_directory(path: &Path) -> io::Result<()> {
-    narrowed_directory(path, GROUP_DIRECTORY)
-}
-
-fn narrowed_directory(path: &Path, mode: u32) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    narrow(&open_directory(path, OFlags::empty())?, mode)
+    directories(path, GROUP_DIRECTORY)?;
+    narrow(&open_directory(path, OFlags::empty())?, GROUP_DIRECTORY)
 }
 
 /// Makes a directory, or takes the one that is there, and gives it this mode; what is missing above it is private.

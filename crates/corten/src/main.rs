@@ -20,6 +20,7 @@ mod server;
 mod stop_signals;
 mod token;
 
+use anyhow::Context;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[global_allocator]
@@ -67,6 +68,7 @@ fn main() -> anyhow::Result<()> {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if cli.command.is_part() {
         private::protect_process()?;
+        corten_sys::limits::raise_descriptors().context("raising the limit on descriptors")?;
     }
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),

@@ -31,7 +31,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 
 /// Keeps this process to itself. Called before any thread is started.
 pub(crate) fn protect_process() -> anyhow::Result<()> {
-    corten_sys::dumps::forbid().context("turning core dumps off")?;
+    corten_sys::limits::forbid_dumps().context("turning core dumps off")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(UMASK));
     Ok(())
 }

@@ -3,12 +3,12 @@
 //! [`supervisor`] is a program of its own, carried within this one: it holds a pod's namespaces and starts its
 //! containers. [`wire`] is what it is told. [`devices`] is the kernel's other way of guarding devices, [`files`] its way
 //! of telling that a file is written to. [`rooted`] resolves paths inside roots that are not trusted, [`content`] reads
-//! them. [`namespaces`] makes network namespaces, [`memory`] gives memory back, [`dumps`] keeps it from others.
+//! them. [`namespaces`] makes network namespaces, [`memory`] gives memory back, [`limits`] keeps it from others.
 
 pub mod content;
 pub mod devices;
-pub mod dumps;
 pub mod files;
+pub mod limits;
 pub mod memory;
 pub mod namespaces;
 pub mod rooted;

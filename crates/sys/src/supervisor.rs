@@ -43,7 +43,7 @@ impl Program {
             .stderr(Stdio::null())
             .spawn()?;
         // It waits for its input before it does anything.
-        let allowed = crate::dumps::allow_for(starter.id());
+        let allowed = crate::limits::restore_for(starter.id());
         let mut bytes = Vec::new();
         sandbox.put(&mut bytes);
         let (input, output) = (starter.stdin.take(), starter.stdout.take());
