@@ -103,27 +103,32 @@ fn bodies_that_never_come_keep_nobody_waiting() {
         )
         .expect_status(201);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}).to_string();
-    // The server says that it waits for the body.
-    let stalled = |method: &str, path: &str| {
+    let begun = |method: &str| {
         let mut connection = client.connect().expect("a connection");
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nimpersonate-user: bad\r\nimpersonate-group: mappers\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+            "{method} {CONFIG_MAPS} HTTP/1.1\r\nhost: localhost\r\nimpersonate-user: bad\r\n\
+             impersonate-group: mappers\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             expect: 100-continue\r\n\r\n",
             body.len()
         );
         connection.send(head.as_bytes()).expect("it is sent");
         let answer = connection.read_until(b"\r\n\r\n").expect("an answer");
-        assert!(answer.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&answer));
+        (connection, String::from_utf8_lossy(&answer).into_owned())
+    };
+    // The server says that it waits for the body.
+    let stalled = |method: &str| {
+        let (connection, answer) = begun(method);
+        assert!(answer.starts_with("HTTP/1.1 100"), "{answer}");
         connection
     };
-    let mut waiting: Vec<Connection> = (0..SHARE)
-        .map(
-            |number| if number % 2 == 0 { stalled("POST", CONFIG_MAPS) } else { stalled("GET", CONFIG_MAPS) },
-        )
-        .collect();
-    let mut one_too_many = stalled("POST", CONFIG_MAPS);
-    let answer = one_too_many.read_until(b"\r\n\r\n").expect("an answer");
-    assert!(answer.starts_with(b"HTTP/1.1 429"), "{}", String::from_utf8_lossy(&answer));
+    let methods = ["POST", "GET"].into_iter().cycle();
+    let mut waiting: Vec<Connection> = methods.take(SHARE).map(stalled).collect();
+    let (mut refused, mut answer) = begun("POST");
+    if answer.starts_with("HTTP/1.1 100") {
+        let next = refused.read_until(b"\r\n\r\n").expect("an answer");
+        answer = String::from_utf8_lossy(&next).into_owned();
+    }
+    assert!(answer.starts_with("HTTP/1.1 429"), "one too many: {answer}");
 
     let good =
         |request: Request| request.header("impersonate-user", "good").header("impersonate-group", "mappers");
@@ -168,7 +173,7 @@ fn headers_without_end_end_their_connection() {
     let junk: Vec<u8> = (0..60).flat_map(|_| field("x", &"y".repeat(120))).collect();
     let more = frame(CONTINUATION, 0, 1, &junk);
     // Much more than any server keeps; it stops reading long before.
-    let flooded = (0..20_000).find_map(|_| connection.send(&more).err());
+    let flooded = (0..4_000).find_map(|_| connection.send(&more).err());
     let ended = match flooded {
         Some(error) => is_closed(&error),
         None => goes_away(&mut connection).is_ok(),

@@ -48,8 +48,6 @@ fn main() -> ExitCode {
 
 /// `None` in the process that is only there to be waited for.
 fn prepare() -> Result<Option<pod::Pod>, String> {
-    // What containers find made for them has the modes that it is made with.
-    kernel::set_umask(0o022);
     let folder = std::env::args().nth(1).ok_or("which folder?")?;
     let mut bytes = Vec::new();
     io::stdin().read_to_end(&mut bytes).map_err(|error| format!("reading the sandbox: {error}"))?;

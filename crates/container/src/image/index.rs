@@ -1,8 +1,8 @@
 //! What the store knows by name: one document, replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -109,12 +109,18 @@ impl IndexFile {
         };
         if stamp != read.0 {
             let known = match &stamp {
-                Some(_) => document(&fs::read(&self.path).at("reading", &self.path)?, "the list of images")?,
+                Some(_) => document(&self.text().at("reading", &self.path)?, "the list of images")?,
                 None => Known::default(),
             };
             *read = (stamp, known);
         }
         Ok(look(&read.1))
+    }
+
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        files::open_private(OpenOptions::new().read(true), &self.path)?.read_to_end(&mut text)?;
+        Ok(text)
     }
 
     /// Changes the document; nothing is changed if `change` fails.

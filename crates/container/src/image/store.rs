@@ -34,6 +34,8 @@ impl Store {
             files::private_directory(&path).at("creating", path)?;
         }
         let index = IndexFile::new(&root);
+        // Reading it takes it away from others; whether it makes sense is for those who need it.
+        let _ = index.read(|_| ());
         content.clear_ingest()?;
         Ok(Store { root, content, index, limits: Limits::default() })
     }

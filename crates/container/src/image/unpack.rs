@@ -195,7 +195,7 @@ fn number(id: u64) -> io::Result<u32> {
 
 /// By name and without following a link: nothing is opened, because opening a device may do something.
 fn set_extended(folder: &impl AsFd, name: &OsStr, key: &str, value: &[u8]) -> io::Result<()> {
-    match rustix::fs::lsetxattr(by_descriptor(folder).join(name), key, value, XattrFlags::empty()) {
+    match rustix::fs::lsetxattr(path_of(folder).join(name), key, value, XattrFlags::empty()) {
         // File systems need not have every attribute; images rarely depend on them.
         Err(rustix::io::Errno::NOTSUP) => Ok(()),
         other => other.map_err(Into::into),
@@ -203,7 +203,7 @@ fn set_extended(folder: &impl AsFd, name: &OsStr, key: &str, value: &[u8]) -> io
 }
 
 /// Where a folder that is open can be found, whatever is at the path that it was opened by.
-fn by_descriptor(folder: &impl AsFd) -> PathBuf {
+fn path_of(folder: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd()))
 }
 

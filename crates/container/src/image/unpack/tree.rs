@@ -148,7 +148,7 @@ impl Tree {
     pub(super) fn clear(&self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(rustix::io::Errno::ISDIR) => fs::remove_dir_all(by_descriptor(folder).join(name)),
+            Err(rustix::io::Errno::ISDIR) => fs::remove_dir_all(path_of(folder).join(name)),
             Err(error) => Err(error.into()),
         }
     }
@@ -183,7 +183,7 @@ impl Tree {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 self.budget.spend(u64::try_from(stat.st_size).unwrap_or_default())?;
-                let mut content = File::open(by_descriptor(&found))?;
+                let mut content = File::open(path_of(&found))?;
                 io::copy(&mut content, &mut new_file(folder, name)?)?;
             }
             FileType::Symlink => {
