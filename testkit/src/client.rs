@@ -205,6 +205,13 @@ impl Client {
         Connection::open(self.address, &self.tls)
     }
 
+    /// A connection of one's own that speaks HTTP/2: the test writes and reads its frames.
+    pub fn connect_http2(&self) -> io::Result<Connection> {
+        let mut tls = ClientConfig::clone(&self.tls);
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Connection::open(self.address, &Arc::new(tls))
+    }
+
     /// Sends a request and reads the answer to its end.
     pub fn try_send(&self, request: &Request) -> io::Result<Response> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -51,6 +51,11 @@ impl Connection {
         stream.flush()
     }
 
+    /// Reads as many bytes as there is room for.
+    pub fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(bytes)
+    }
+
     /// Reads bytes as they are, up to and with the first that end like this.
     pub fn read_until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();

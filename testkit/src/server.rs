@@ -183,6 +183,11 @@ impl Server {
         Client::with_identity(&self.credentials, identity).expect("the identity's certificates are good")
     }
 
+    /// The server's process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `https://host:port`.
     pub fn url(&self) -> &str {
         &self.credentials.server

@@ -1,6 +1,7 @@
 //! Checks on the repository itself.
 
 mod layers;
+mod modes;
 mod paths;
 mod text;
 
@@ -8,6 +9,7 @@ use crate::process;
 
 pub(crate) fn all() -> anyhow::Result<()> {
     layers::check()?;
+    modes::check()?;
     paths::check()?;
     text::check()?;
     process::cargo(&["fmt", "--all", "--check"])

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use corten_api::Status;
 use corten_auth::User;
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
-use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use crate::authentication::Peer;
@@ -25,12 +24,8 @@ use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, connect, endpoints, random, websocket};
+use crate::{Server, compress, connect, endpoints, in_flight, random, websocket};
 
-/// The largest body that is read.
-const MAX_BODY: usize = 3 * 1024 * 1024;
-/// How much of a body that is too large is read and thrown away.
-const MAX_DRAINED: usize = 64 * 1024 * 1024;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const UNKNOWN: RequestKey =
@@ -108,8 +103,22 @@ impl Server {
         let user;
         (user, *warning) = authentication.authenticate(catalog, peer, &parts.headers, path, clock.now());
         let user = authorization::act_as(authorizer, user?, &parts.headers, &info, &query)?;
+        let waits = info.resource.is_some() && !in_flight::is_long_running(&info) && !body.is_end_stream();
+        let body = if waits {
+            // Nothing is read of those who may do nothing, and no place is held for what has not come yet.
+            authorization::pass(authorizer, &user, &info, &query)?;
+            let limit = self.backend.limits.request_timeout;
+            match self.readers.read(&user, &parts.headers, body, limit).await? {
+                Some(bytes) => RequestBody::Read(bytes),
+                None => return Ok(too_many()),
+            }
+        } else {
+            RequestBody::Coming(body)
+        };
         let Ok(_place) = self.lanes.enter(&user, &info) else { return Ok(too_many()) };
-        authorization::pass(authorizer, &user, &info, &query)?;
+        if !waits {
+            authorization::pass(authorizer, &user, &info, &query)?;
+        }
         match info.resource.clone() {
             None => endpoints::answer(self, &parts.method, &info.path, &query, &parts.headers),
             Some(at) => self.resource(parts, body, query, info, at, user, key).await,
@@ -120,7 +129,7 @@ impl Server {
     async fn resource<B>(
         self: &Arc<Self>,
         parts: &Parts,
-        body: B,
+        body: RequestBody<B>,
         query: Query,
         info: RequestInfo,
         at: ResourcePath,
@@ -174,12 +183,15 @@ impl Server {
             let answer = watch::watch(&call, self.stop.clone()).await?;
             return websocket::watch(counted(answer, self.clone()), parts, &call.headers);
         }
-        if connect::is_elsewhere(&call.at.subresource) {
-            // On the heap: requests that are answered here do not need the room.
-            return Box::pin(connect::call(&call, parts, info.verb, body)).await;
-        }
+        call.body = match body {
+            RequestBody::Coming(body) if connect::is_elsewhere(&call.at.subresource) => {
+                // On the heap: requests that are answered here do not need the room.
+                return Box::pin(connect::call(&call, parts, info.verb, body)).await;
+            }
+            RequestBody::Coming(_) => Bytes::new(),
+            RequestBody::Read(bytes) => bytes,
+        };
         let work = async {
-            call.body = read(body, &call.headers).await?;
             let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
             // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
@@ -189,6 +201,12 @@ impl Server {
         };
         within(timeout, work).await
     }
+}
+
+/// What a request carries: all of it, or what is passed on as it comes.
+enum RequestBody<B> {
+    Read(Bytes),
+    Coming(B),
 }
 
 /// A refusal, as this client reads it.
@@ -281,52 +299,6 @@ async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status>
         "deletecollection" => delete::delete_collection(call).await,
         _ => Err(Status::method_not_allowed()),
     }
-}
-
-async fn read<B>(body: B, headers: &HeaderMap) -> Result<Bytes, Status>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut body = std::pin::pin!(body);
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
-    let mut first: Option<Bytes> = None;
-    let mut rest = Vec::new();
-    let mut seen = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| {
-            let error: Box<dyn std::error::Error + Send + Sync> = e.into();
-            Status::bad_request(format!("unable to read the request body: {error}"))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        seen += data.len();
-        // A body that is too large is read to its end, within reason, so that the client hears why.
-        if seen > MAX_BODY || announced.is_some_and(|length| length > MAX_BODY) {
-            if seen > MAX_DRAINED {
-                break;
-            }
-            rest = Vec::new();
-            continue;
-        }
-        match &first {
-            None => first = Some(data),
-            Some(start) => {
-                if rest.is_empty() {
-                    rest.reserve(announced.unwrap_or(start.len() + data.len()).min(MAX_BODY));
-                    rest.extend_from_slice(start);
-                }
-                rest.extend_from_slice(&data);
-            }
-        }
-    }
-    if seen > MAX_BODY {
-        return Err(Status::too_large(format!("limit is {MAX_BODY}")));
-    }
-    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.into() })
 }
 
 /// Errors come in the client's format where it names one that carries them.

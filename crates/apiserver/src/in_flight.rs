@@ -106,7 +106,7 @@ impl Drop for Place<'_> {
 }
 
 /// Whether a request takes as long as its client likes.
-fn is_long_running(info: &RequestInfo) -> bool {
+pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
     let subresource = info.resource.as_ref().map_or("", |at| at.subresource.as_str());
     matches!(info.verb, "watch" | "proxy")
         || matches!(subresource, "attach" | "exec" | "proxy" | "log" | "portforward")

@@ -29,6 +29,7 @@ mod negotiate;
 mod object;
 mod options;
 mod random;
+mod reading;
 mod request;
 mod resource_metrics;
 mod respond;
@@ -58,6 +59,7 @@ pub use connect::TlsError as KubeletTlsError;
 pub use corten_api::time::go_duration;
 pub use in_flight::Limits;
 pub use local::Handle;
+use reading::Readers;
 pub use tls::TlsError;
 
 use allocation::Allocators;
@@ -117,6 +119,7 @@ pub struct Server {
     endpoint: Option<SocketAddr>,
     service_ranges: ServiceRanges,
     lanes: Lanes,
+    readers: Readers,
     started_at: Instant,
     flags: Vec<(String, String)>,
     stop: watch::Receiver<bool>,
@@ -161,6 +164,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         endpoint: options.endpoint,
         service_ranges: options.service_ranges,
         lanes: Lanes::new(&options.limits),
+        readers: Readers::default(),
         started_at: Instant::now(),
         flags: options.flags,
         stop: stopping.clone(),

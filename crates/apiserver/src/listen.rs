@@ -1,19 +1,24 @@
 //! Connections: accept, TLS handshake, HTTP/1.1 or HTTP/2, until told to stop.
 //!
-//! Nothing a peer does or leaves undone can hold resources for long: handshakes and headers have
-//! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight.
+//! Nothing a peer does or leaves undone can hold resources for long: handshakes, first requests and headers have
+//! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight. An address has a
+//! share of all connections. What a connection of HTTP/2 may ask for at once is bounded, streams that are reset before they
+//! are answered are counted, and whoever is not believed has to connect again, as upstream has it.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use corten_base::{ConnectionLimits, Connections};
+
+use http::StatusCode;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -22,11 +27,24 @@ use crate::authentication::Peer;
 use crate::respond::Answer;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long it may take until there is a first request, as upstream has it for headers.
+const FIRST_REQUEST: Duration = Duration::from_secs(32);
 /// Also how long an idle connection is kept.
 const HEADERS: Duration = Duration::from_secs(120);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
 const H2_PING: Duration = Duration::from_secs(30);
 const H2_PING_ANSWER: Duration = Duration::from_secs(20);
+/// The head of a request; the longest are those with selectors or tokens in them.
+const H1_HEAD: usize = 256 << 10;
+const H1_HEADERS: usize = 100;
+const H2_HEAD: u32 = 64 << 10;
+const H2_STREAMS: u32 = 250;
+/// Streams that are reset before they are looked at: with more than these, the connection is closed.
+const H2_PENDING_RESETS: usize = 20;
+/// Streams that are reset here, because what came on them was wrong.
+const H2_ERROR_RESETS: usize = 256;
+/// What is kept for a client that does not read, by stream.
+const H2_UNREAD: usize = 128 << 10;
 /// How long requests in flight may take to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -38,10 +56,11 @@ pub(crate) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let (alive, mut all_gone) = tokio::sync::mpsc::channel::<()>(1);
+    let connections = Connections::new(ConnectionLimits::of_descriptors(corten_sys::limits::descriptors()));
     loop {
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, most likely: give the others a chance to end.
                     tracing::warn!(%error, "accept failed");
@@ -51,10 +70,14 @@ pub(crate) async fn serve(
             },
             () = stopped(&mut stop) => break,
         };
+        let Some(place) = connections.enter(address.ip()) else {
+            tracing::debug!(%address, "too many connections");
+            continue;
+        };
         let (server, acceptor, stop, alive) = (server.clone(), acceptor.clone(), stop.clone(), alive.clone());
         tokio::spawn(async move {
             connection(server, stream, acceptor, stop).await;
-            drop(alive);
+            drop((alive, place));
         });
     }
     drop((listener, alive));
@@ -87,10 +110,12 @@ async fn connection(
     let remote = socket.peer_addr().ok().map(|remote| remote.ip());
     let peer = server.client_certificates.peer(session.peer_certificates(), remote);
     let h2 = session.alpn_protocol() == Some(b"h2");
-    let (io, service) = (TokioIo::new(stream), Requests { server, peer: Arc::new(peer) });
+    let course = Arc::new(Course::default());
+    let service = Requests { server, peer: Arc::new(peer), course: course.clone() };
+    let (io, end) = (TokioIo::new(stream), End { stop, course });
     // Each on the heap for itself: an idle connection does not carry the room of the other protocol.
     let ended =
-        if h2 { Box::pin(http2(io, service, stop)).await } else { Box::pin(http1(io, service, stop)).await };
+        if h2 { Box::pin(http2(io, service, end)).await } else { Box::pin(http1(io, service, end)).await };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
@@ -109,13 +134,59 @@ fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 
-/// Drives a connection until it ends, or until its requests have ended once the server is to stop.
+/// What has become of a connection.
+#[derive(Default)]
+struct Course {
+    /// Whether there was a request.
+    used: AtomicBool,
+    /// Told when a request was not believed.
+    disbelieved: Notify,
+}
+
+/// When a connection ends, but for what its peer does.
+struct End {
+    stop: watch::Receiver<bool>,
+    course: Arc<Course>,
+}
+
+enum Why {
+    /// The server stops, or the peer is not believed: what is under way is finished.
+    Over,
+    /// Nothing ever came.
+    Unused,
+}
+
+impl End {
+    async fn wait(&mut self) -> Why {
+        let first = tokio::time::timeout(FIRST_REQUEST, Self::over(&mut self.stop, &self.course));
+        match Box::pin(first).await {
+            Ok(()) => Why::Over,
+            Err(_) if !self.course.used.load(Ordering::Relaxed) => Why::Unused,
+            Err(_) => {
+                Self::over(&mut self.stop, &self.course).await;
+                Why::Over
+            }
+        }
+    }
+
+    async fn over(stop: &mut watch::Receiver<bool>, course: &Course) {
+        tokio::select! {
+            () = stopped(stop) => {}
+            () = course.disbelieved.notified() => {}
+        }
+    }
+}
+
+/// Drives a connection until it ends, or until its requests have ended once it is to end.
 macro_rules! drive {
-    ($connection:expr, $stop:expr) => {{
+    ($connection:expr, $end:expr) => {{
         let mut connection = std::pin::pin!($connection);
         tokio::select! {
             ended = connection.as_mut() => return ended,
-            () = stopped(&mut $stop) => connection.as_mut().graceful_shutdown(),
+            why = $end.wait() => match why {
+                Why::Over => connection.as_mut().graceful_shutdown(),
+                Why::Unused => return Ok(()),
+            },
         }
         connection.await
     }};
@@ -124,34 +195,44 @@ macro_rules! drive {
 async fn http1(
     io: TokioIo<Box<TlsStream<TcpStream>>>,
     service: Requests,
-    mut stop: watch::Receiver<bool>,
+    mut end: End,
 ) -> Result<(), hyper::Error> {
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).pipeline_flush(true);
-    drive!(builder.serve_connection(io, service).with_upgrades(), stop)
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .max_headers(H1_HEADERS)
+        .max_buf_size(H1_HEAD)
+        .pipeline_flush(true);
+    drive!(builder.serve_connection(io, service).with_upgrades(), end)
 }
 
 async fn http2(
     io: TokioIo<Box<TlsStream<TcpStream>>>,
     service: Requests,
-    mut stop: watch::Receiver<bool>,
+    mut end: End,
 ) -> Result<(), hyper::Error> {
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(250)
+        .max_concurrent_streams(H2_STREAMS)
+        .max_pending_accept_reset_streams(H2_PENDING_RESETS)
+        .max_local_error_reset_streams(H2_ERROR_RESETS)
+        .max_header_list_size(H2_HEAD)
+        .max_send_buf_size(H2_UNREAD)
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024)
         .max_frame_size(64 * 1024)
         .keep_alive_interval(H2_PING)
         .keep_alive_timeout(H2_PING_ANSWER);
-    drive!(builder.serve_connection(io, service), stop)
+    drive!(builder.serve_connection(io, service), end)
 }
 
 /// What answers the requests of one connection.
 struct Requests {
     server: Arc<Server>,
     peer: Arc<Peer>,
+    course: Arc<Course>,
 }
 
 impl Service<Request<Incoming>> for Requests {
@@ -161,7 +242,44 @@ impl Service<Request<Incoming>> for Requests {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (server, peer) = (self.server.clone(), self.peer.clone());
-        Box::pin(async move { Ok(server.handle(request, &peer).await) })
+        let (server, peer, course) = (self.server.clone(), self.peer.clone(), self.course.clone());
+        course.used.store(true, Ordering::Relaxed);
+        Box::pin(async move {
+            let answer = server.handle(request, &peer).await;
+            if answer.status() == StatusCode::UNAUTHORIZED {
+                course.disbelieved.notify_one();
+            }
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end() -> (End, Arc<Course>, watch::Sender<bool>) {
+        let (sender, stop) = watch::channel(false);
+        let course = Arc::new(Course::default());
+        (End { stop, course: course.clone() }, course, sender)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_is_closed_and_one_with_requests_stays() {
+        let started = tokio::time::Instant::now();
+        let (mut unused, _course, _stop) = end();
+        assert!(matches!(unused.wait().await, Why::Unused));
+        assert_eq!(started.elapsed(), FIRST_REQUEST);
+
+        let (mut used, course, stop) = end();
+        course.used.store(true, Ordering::Relaxed);
+        let waited = tokio::time::timeout(10 * FIRST_REQUEST, used.wait()).await;
+        assert!(waited.is_err(), "nothing ends it");
+        stop.send_replace(true);
+        assert!(matches!(used.wait().await, Why::Over));
+
+        let (mut refused, course, _stop) = end();
+        course.disbelieved.notify_one();
+        assert!(matches!(refused.wait().await, Why::Over));
     }
 }

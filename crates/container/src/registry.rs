@@ -1,7 +1,8 @@
 //! Registries: where images come from.
 //!
 //! An image is looked for at the mirrors of its registry, in order, and then at the registry itself. What arrives is
-//! checked against its digest before it counts, layers come in parallel, and what is here already is not fetched.
+//! checked against its size and its digest before it counts, layers come in parallel, and what is here already is not
+//! fetched.
 
 mod auth;
 mod client;
@@ -14,7 +15,9 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::image::{Descriptor, Digest, Index, Manifest, Platform, Record, Reference, Store, media};
+use crate::image::{
+    Descriptor, Index, LARGEST_DOCUMENT, Manifest, Platform, Record, Reference, Store, media,
+};
 use crate::{AuthConfig, Error, Progress, PullProgress, Result, blocking};
 use client::Repository;
 pub use config::{Credentials, HostConfig, Mirror, RegistriesConfig, TlsConfig};
@@ -23,8 +26,6 @@ pub use config::{Credentials, HostConfig, Mirror, RegistriesConfig, TlsConfig};
 const PARALLEL: usize = 3;
 /// How often a blob is tried.
 const TRIES: usize = 3;
-/// Nobody's manifest or configuration is larger.
-const LARGEST_DOCUMENT: u64 = 8 << 20;
 
 /// Every registry, as it was configured.
 #[derive(Debug, Default)]
@@ -86,6 +87,11 @@ impl Pull<'_> {
         let incoming = self.store.incoming()?;
         let target = self.resolve().await?;
         let manifest = self.manifest(&target).await?;
+        if manifest.config.size > LARGEST_DOCUMENT {
+            return Err(Error::Internal(format!(
+                "the configuration is larger than {LARGEST_DOCUMENT} bytes"
+            )));
+        }
         let blobs: Vec<Descriptor> = std::iter::once(manifest.config).chain(manifest.layers).collect();
         let counter = &Counter::new(self.progress, &blobs);
         let fetched = stream::iter(blobs).map(|blob| async move { self.blob(&blob, counter).await });
@@ -121,6 +127,7 @@ impl Pull<'_> {
             let chosen = index.choose(&Platform::here())?;
             if !self.store.content.has(&chosen.digest) {
                 let (fetched, _) = self.repository.manifest(&chosen.digest.to_string()).await?;
+                check_size(chosen, fetched.len() as u64)?;
                 self.store.content.add(fetched.as_slice(), Some(&chosen.digest))?;
             }
             bytes = self.store.content.read(&chosen.digest)?;
@@ -136,7 +143,7 @@ impl Pull<'_> {
         }
         let mut tried = 1;
         loop {
-            match self.fetch(&blob.digest, counter).await {
+            match self.fetch(blob, counter).await {
                 Ok(()) => break,
                 Err((error, _)) if tried >= TRIES => return Err(error),
                 Err((_, received)) => counter.take_back(received),
@@ -148,18 +155,22 @@ impl Pull<'_> {
     }
 
     /// On failure also how much of it had arrived.
-    async fn fetch(&self, digest: &Digest, counter: &Counter<'_>) -> Result<(), (Error, u64)> {
+    async fn fetch(&self, blob: &Descriptor, counter: &Counter<'_>) -> Result<(), (Error, u64)> {
         use std::io::Write;
-        let mut received = 0;
+        let (digest, mut received) = (&blob.digest, 0);
         let fetch = async {
             let mut ingest = self.store.content.ingest()?;
             let mut body = self.repository.blob(digest).await?;
             while let Some(chunk) = body.next().await? {
+                if received + chunk.len() as u64 > blob.size {
+                    return Err(wrong_size(blob, "more"));
+                }
                 let written = ingest.write_all(&chunk);
                 written.map_err(|error| Error::internal(format!("writing {digest}"), error))?;
                 received += chunk.len() as u64;
                 counter.add(chunk.len() as u64);
             }
+            check_size(blob, received)?;
             let wanted = digest.clone();
             blocking(move || Ok(ingest.commit(Some(&wanted)).map(drop)?)).await?;
             Ok(())
@@ -167,6 +178,19 @@ impl Pull<'_> {
         let fetched: Result<()> = fetch.await;
         fetched.map_err(|error| (error, received))
     }
+}
+
+/// A blob is as large as the manifest says, or it is another one.
+fn check_size(blob: &Descriptor, received: u64) -> Result<()> {
+    match received.cmp(&blob.size) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => Err(wrong_size(blob, "less")),
+        std::cmp::Ordering::Greater => Err(wrong_size(blob, "more")),
+    }
+}
+
+fn wrong_size(blob: &Descriptor, how: &str) -> Error {
+    Error::Internal(format!("the registry sends {how} than the {} bytes of {}", blob.size, blob.digest))
 }
 
 fn read<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T> {
@@ -181,7 +205,7 @@ struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     fn new(progress: &'a Progress, blobs: &[Descriptor]) -> Counter<'a> {
-        let total_bytes = blobs.iter().map(|blob| blob.size).sum();
+        let total_bytes = blobs.iter().fold(0, |total: u64, blob| total.saturating_add(blob.size));
         let state = PullProgress { total_bytes, total_layers: blobs.len(), ..PullProgress::default() };
         Counter { progress, state: Mutex::new(state) }
     }
@@ -196,7 +220,7 @@ impl<'a> Counter<'a> {
     }
 
     fn add(&self, bytes: u64) {
-        self.change(|state| state.bytes += bytes);
+        self.change(|state| state.bytes = state.bytes.saturating_add(bytes));
     }
 
     fn take_back(&self, bytes: u64) {

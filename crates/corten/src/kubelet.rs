@@ -19,6 +19,7 @@ use corten_reconcile::Manager;
 use crate::agent::{certify, host_name};
 use crate::node_runtime::{self, Containers};
 use crate::pod_network::{BuiltIn, Means, Plugins};
+use crate::private;
 use crate::server::{log_to_stderr, outward_address};
 use crate::stop_signals::StopSignals;
 
@@ -157,6 +158,7 @@ impl Kubelet<'_> {
         match self.configuration.text("containerRuntimeEndpoint") {
             "" => {
                 let (folder, flags) = (&self.args.data_dir, &self.args.pod_network);
+                private::data_directory(folder)?;
                 let network: Arc<dyn Network> = match flags.means() {
                     Means::Nothing => Arc::new(LoopbackOnly),
                     Means::Plugins => Arc::new(Plugins::open(folder, flags, None)?.collect_garbage().await),

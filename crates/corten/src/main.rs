@@ -13,12 +13,14 @@ mod network_policy;
 mod node_runtime;
 mod peers;
 mod pod_network;
+mod private;
 mod proxy;
 mod scheduler;
 mod server;
 mod stop_signals;
 mod token;
 
+use anyhow::Context;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[global_allocator]
@@ -54,9 +56,20 @@ enum Command {
     Bench(bench::Args),
 }
 
+impl Command {
+    /// Whether it is a part of a cluster, or shows its secrets: what it holds stays with it.
+    fn is_part(&self) -> bool {
+        !matches!(self, Command::Image(_) | Command::Bench(_))
+    }
+}
+
 fn main() -> anyhow::Result<()> {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if cli.command.is_part() {
+        private::protect_process()?;
+        corten_sys::limits::raise_descriptors().context("raising the limit on descriptors")?;
+    }
     match cli.command {
         Command::Server(args) => server::run(*args, flags(&matches)),
         Command::Agent(args) => agent::run(&args),

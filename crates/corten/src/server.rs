@@ -30,7 +30,7 @@ use crate::agent_flags::AgentFlags;
 use crate::controller_manager::{self, AddressDefaults, ControllerFlags, Parts};
 use crate::pod_network::PodNetworkFlags;
 use crate::stop_signals::StopSignals;
-use crate::{network_policy, proxy};
+use crate::{network_policy, private, proxy};
 
 use joining::Told;
 pub(crate) use joining::{INVITED, NODE_SETTINGS};
@@ -272,7 +272,7 @@ async fn serve(
         unreachable: args.default_unreachable_toleration_seconds,
     };
     let data_dir = &args.data_dir;
-    std::fs::create_dir_all(data_dir).with_context(|| format!("creating {}", data_dir.display()))?;
+    private::data_directory(data_dir)?;
     let (store, pki) = open(data_dir, &args, crew)?;
     let address = SocketAddr::new(args.bind_address, args.secure_port);
     let listener = TcpListener::bind(address)

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corten_base::{ConnectionLimits, Connections};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::dns::{Came, Dns, Now};
@@ -16,7 +16,7 @@ use crate::forward::Over;
 const LARGEST: usize = 65535;
 /// How long a connection may say nothing.
 const IDLE: Duration = Duration::from_secs(10);
-const MOST_CONNECTIONS: usize = 1024;
+const CONNECTIONS: ConnectionLimits = ConnectionLimits { total: 1024, per_address: 64 };
 /// What is answered in one go before others get their turn.
 const BATCH: usize = 64;
 
@@ -95,12 +95,13 @@ async fn send(socket: &UdpSocket, reply: &[u8], asker: SocketAddr) {
 }
 
 async fn connections(listener: TcpListener, dns: Arc<Dns>, may_ask: MayAsk) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Connections::new(CONNECTIONS);
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((_, asker)) if !may_ask(asker.ip()) => {}
             Ok((stream, asker)) => {
+                // One pod cannot keep the others from asking.
+                let Some(place) = room.enter(asker.ip()) else { continue };
                 let dns = dns.clone();
                 tokio::spawn(async move {
                     if let Err(error) = connection(stream, asker, &dns).await {

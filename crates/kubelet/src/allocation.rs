@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use corten_api::{json, value};
+use corten_base::files;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -287,8 +288,8 @@ fn read(file: &Path) -> Option<(Given, Given)> {
 /// All of it or nothing of it.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(folder)?;
+    files::private_directory(folder)?;
     let draft = folder.join(".resources.json");
-    std::fs::write(&draft, text)?;
+    files::write_private(&draft, text)?;
     std::fs::rename(&draft, file)
 }

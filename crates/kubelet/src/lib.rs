@@ -134,6 +134,10 @@ pub async fn run_and_serve(
     let certificates = pod_certificates::PodCertificates::new(&options.node_name);
     let own_node = kinds::NODES.with_fields(format!("metadata.name={}", options.node_name));
     let (root, manifests) = (options.root_dir.clone(), options.manifests);
+    for private in [root.clone(), root.join("pods")] {
+        let made = corten_base::files::private_directory(&private);
+        made.map_err(|error| corten_container::Error::internal("making the kubelet's directory", error))?;
+    }
     let machine = Arc::new(Machine {
         images: images::ImageManager::new(parts.images, parts.clock.clone()),
         volumes: volumes::Volumes::new(root.clone(), options.cluster_domain.clone()),

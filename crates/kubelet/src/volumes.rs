@@ -3,6 +3,9 @@
 //! Everything of a pod is below one directory of its own, laid out as upstream lays it out. What a volume holds is
 //! decided purely (`payload`) and written at one stroke (`atomic`): whoever reads sees all of the old or all of
 //! the new.
+//!
+//! *Invariants:* what may hold a secret (Secrets, tokens, pods' certificates, what a pod knows of itself) is in memory and
+//! not on disk, and a container cannot write to it. Nobody but the kubelet reaches a pod's directory by its path.
 
 mod atomic;
 mod claims;
@@ -15,12 +18,11 @@ mod sub_path;
 mod trust;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use corten_api::quantity::Quantity;
 use corten_api::{Str, Value};
+use corten_base::files;
 use corten_container::Mount;
 use corten_sys::removal::remove_tree;
 use parking_lot::Mutex;
@@ -162,6 +164,10 @@ impl Volumes {
             return Err("no volume plugin matched".to_owned());
         };
         let path = self.of_volume(pod, plugin, name);
+        if payload::is_kept_in_memory(plugin) {
+            let size = memory_size(pod, &Value::Null, machine.config.memory);
+            keep_in_memory(&path, size).map_err(|e| e.to_string())?;
+        }
         atomic::write(&path, &wanted).map_err(|e| e.to_string())?;
         give(pod, &path, true)?;
         // Whatever the pod says: the kubelet writes here, and links of a container would lead it astray.
@@ -192,13 +198,14 @@ impl Volumes {
     fn empty_dir(&self, machine: &Machine, pod: &Pod, name: &str, source: &Value) -> Result<PathBuf, String> {
         let path = self.of_volume(pod, "empty-dir", name);
         let mut fresh = !path.exists();
-        std::fs::create_dir_all(&path).map_err(|e| e.to_string())?;
+        if fresh {
+            files::directory(&path, 0o777).map_err(|e| e.to_string())?;
+        }
         if source.str_at(&["medium"]) == Some("Memory") {
             let size = memory_size(pod, source, machine.config.memory);
             fresh |= mount_points::memory(&path, size).map_err(|e| e.to_string())?;
         }
         if fresh {
-            std::fs::set_permissions(&path, Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
             give(pod, &path, false)?;
         }
         Ok(path)
@@ -226,7 +233,7 @@ impl Volumes {
             let on_host = pod.uses_host(HostNamespace::Network);
             let (name, domain) = hostname(pod, &self.cluster_domain);
             let text = hosts::text(pod, on_host, pod_ips, &name, &domain);
-            write_file(&path, &text).map_err(|e| e.to_string())?;
+            write_file(&path, 0o644, &text).map_err(|e| e.to_string())?;
             mounts.push(own_mount("/etc/hosts", path.display().to_string()));
         }
         if let Some(path) = container.tree.str_at(&["terminationMessagePath"]).filter(|path| !path.is_empty())
@@ -234,8 +241,7 @@ impl Volumes {
             let of_container = last_words.join(container.name.as_str());
             let unique = format!("{:08x}", std::process::id() ^ next_number());
             let file = of_container.join(unique);
-            write_file(&file, "").map_err(|e| e.to_string())?;
-            std::fs::set_permissions(&file, Permissions::from_mode(0o666)).map_err(|e| e.to_string())?;
+            write_file(&file, 0o666, "").map_err(|e| e.to_string())?;
             mounts.push(own_mount(path, file.display().to_string()));
         }
         Ok(mounts)
@@ -257,12 +263,23 @@ fn next_number() -> u32 {
     NEXT.fetch_add(0x0001_0003, std::sync::atomic::Ordering::Relaxed)
 }
 
-fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+/// A file that containers have mounted, in a folder that only the kubelet reaches.
+fn write_file(path: &Path, mode: u32, text: &str) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        files::private_directory(parent)?;
     }
-    // Containers have the file mounted: it has to stay the same one.
-    std::fs::write(path, text)
+    files::write(path, mode, text)
+}
+
+/// Mounts memory for a volume that holds secrets before anything is in it. What an earlier version left on disk stays
+/// there until its pod goes: its containers have it mounted.
+fn keep_in_memory(path: &Path, size: Option<i64>) -> std::io::Result<()> {
+    let is_empty = std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
+    if !is_empty {
+        return Ok(());
+    }
+    files::directory(path, 0o777)?;
+    mount_points::memory(path, size).map(|_| ())
 }
 
 /// Gives a volume to the pod's group, if it has one.

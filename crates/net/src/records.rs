@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
+use corten_base::files;
 use serde::{Deserialize, Serialize};
 
 use crate::error::During;
@@ -100,7 +101,7 @@ impl Records {
     /// Reads what is on disk. What cannot be read belongs to nobody and goes.
     pub(crate) fn load(folder: &Path) -> Result<Records> {
         let reading = || format!("reading {}", folder.display());
-        fs::create_dir_all(folder).during(format!("making {}", folder.display()))?;
+        files::private_directory(folder).during(format!("making {}", folder.display()))?;
         let mut by_sandbox = BTreeMap::new();
         for entry in fs::read_dir(folder).during(reading())? {
             let path = entry.during(reading())?.path();
@@ -158,7 +159,7 @@ impl Records {
         let path = self.path(sandbox)?;
         let unfinished = path.with_extension("new");
         let text = serde_json::to_vec(&attachment).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&unfinished, text))
+        text.and_then(|text| files::write_private(&unfinished, text))
             .and_then(|()| fs::rename(&unfinished, &path))
             .during(format!("writing {}", path.display()))?;
         self.by_sandbox.insert(sandbox.to_owned(), attachment);

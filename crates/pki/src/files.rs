@@ -4,10 +4,12 @@
 //! machine that loses power see the old file or the new one. The rename itself is made durable by
 //! [`sync_directory`], which callers do once after writing several files.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use corten_base::files as own;
 
 use crate::{Error, Result};
 
@@ -31,38 +33,33 @@ impl Access {
 
 /// Makes `dir` and its parents if missing; `dir` itself becomes accessible to its owner only.
 pub(crate) fn private_directory(dir: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::file("create", dir))?;
-    let mode = fs::metadata(dir).map_err(Error::file("read", dir))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
-            .map_err(Error::file("restrict permissions of", dir))?;
-    }
-    Ok(())
+    own::private_directory(dir).map_err(Error::file("create", dir))
 }
 
 /// The file's text, or `None` if there is no such file.
 pub(crate) fn read(path: &Path, remedy: &'static str) -> Result<Option<String>> {
-    match fs::read(path) {
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => Ok(Some(text)),
-            Err(_) => Err(Error::broken(path, "is not a text file", remedy)),
-        },
+    opened(path)?.map(|file| text(file, path, remedy)).transpose()
+}
+
+/// Like [`read`], for a private key: a key that others can read is made private again.
+pub(crate) fn read_private(path: &Path, remedy: &'static str) -> Result<Option<String>> {
+    let Some(file) = opened(path)? else { return Ok(None) };
+    own::narrow_file(&file).map_err(Error::file("restrict permissions of", path))?;
+    text(file, path, remedy).map(Some)
+}
+
+fn opened(path: &Path) -> Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::file("read", path)(error)),
     }
 }
 
-/// Like [`read`], for a private key: a key that others can read is made private again.
-pub(crate) fn read_private(path: &Path, remedy: &'static str) -> Result<Option<String>> {
-    let text = read(path, remedy)?;
-    if text.is_some() {
-        let mode = fs::metadata(path).map_err(Error::file("read", path))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-                .map_err(Error::file("restrict permissions of", path))?;
-        }
-    }
-    Ok(text)
+fn text(mut file: File, path: &Path, remedy: &'static str) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(Error::file("read", path))?;
+    String::from_utf8(bytes).map_err(|_| Error::broken(path, "is not a text file", remedy))
 }
 
 /// Replaces `path` with `text` in one step.

@@ -4,11 +4,12 @@
 //! acknowledged revision, and `lock` is locked by the process that has it open.
 //!
 //! Invariants: one process has a directory open at a time; when `close` returns, or the last handle
-//! is dropped, everything accepted is on disk, the threads are gone and the directory is free.
+//! is dropped, everything accepted is on disk, the threads are gone and the directory is free. Every
+//! file may be read by its owner only: a store holds every Secret of a cluster.
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, TryLockError},
     io,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -16,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use corten_base::files;
 use parking_lot::Mutex;
 use tokio::sync::watch::Receiver;
 
@@ -63,7 +65,7 @@ struct Threads {
 impl Store {
     /// Opens the embedded store in `dir`, creating both if they are not there. Blocks while loading.
     pub fn open(dir: &Path, options: Options) -> Result<Store, Error> {
-        fs::create_dir_all(dir).map_err(Error::file(dir))?;
+        files::private_directory(dir).map_err(Error::file(dir))?;
         let lock = lock(&dir.join(LOCK))?;
         let database = dir.join(DATABASE);
         if database.exists() {
@@ -280,8 +282,7 @@ impl Drop for Handle {
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).open(path);
+    let file = files::open_private(OpenOptions::new().create(true).truncate(false).write(true), path);
     let file = file.map_err(Error::file(path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -18,6 +18,8 @@ use std::{
     path::Path,
 };
 
+use corten_base::files;
+
 use crate::{Damage, Error, Revision};
 
 const MAGIC: [u8; 8] = *b"cortenW1";
@@ -37,7 +39,7 @@ impl Witness {
     /// Opens the record; `None` when there is none yet. A file that was never written is empty: the
     /// first write is synced before the store is used.
     pub(crate) fn open(path: &Path) -> Result<(Witness, Result<Option<Marks>, Damage>), Error> {
-        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let opened = files::open_private(OpenOptions::new().read(true).write(true), path);
         match opened {
             Ok(mut file) => {
                 let mut bytes = Vec::new();
@@ -47,7 +49,7 @@ impl Witness {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let mut options = OpenOptions::new();
-                let file = options.read(true).write(true).create_new(true).open(path);
+                let file = files::open_private(options.read(true).write(true).create_new(true), path);
                 Ok((Witness { file: file.map_err(Error::file(path))? }, Ok(None)))
             }
             Err(error) => Err(Error::file(path)(error)),

@@ -471,3 +471,29 @@ async fn a_held_store_commits_when_told_to() {
     store.close();
     last.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn only_the_owner_reads_a_store_and_one_that_was_open_to_others_is_narrowed() {
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+    let modes = |dir: &Path, what: &str| {
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;
+        assert_eq!(mode(dir), 0o700, "the directory {what}");
+        for entry in fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            assert_eq!(mode(&path), 0o600, "{} {what}", path.display());
+        }
+    };
+    let scratch = tempdir().expect("a directory");
+    let dir = scratch.path().join("store");
+    let store = open(&dir);
+    commit(&store, vec![put("/secrets/a", "hidden")]).await.expect("a commit");
+    store.close();
+    modes(&dir, "when new");
+    for entry in fs::read_dir(&dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("a wide file");
+    }
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("a wide directory");
+    open(&dir).close();
+    modes(&dir, "after another start");
+}

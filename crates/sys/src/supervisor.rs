@@ -42,10 +42,12 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
+        // It waits for its input before it does anything.
+        let allowed = crate::limits::restore_for(starter.id());
         let mut bytes = Vec::new();
         sandbox.put(&mut bytes);
         let (input, output) = (starter.stdin.take(), starter.stdout.take());
-        let sent = input.map_or(Ok(()), |mut input| input.write_all(&bytes));
+        let sent = allowed.and_then(|()| input.map_or(Ok(()), |mut input| input.write_all(&bytes)));
         let mut said = String::new();
         let heard = output.map_or(Ok(0), |mut output| output.read_to_string(&mut said));
         starter.wait()?;

@@ -47,7 +47,7 @@ fn is_unfinished(line: &str) -> bool {
     ["TO".to_owned() + "DO", "FIX".to_owned() + "ME"].iter().any(|word| line.contains(word.as_str()))
 }
 
-fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -4,15 +4,23 @@
 //! content store, and what the files mean is decided at the end. What turns out to mean nothing is swept away.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use serde::{Deserialize, Serialize};
 
+use super::limits::{Counted, Proportionate};
 use super::manifest::document;
-use super::unpack::{Compression, decompressed};
+use super::unpack::{Archive, Compression, decompressed};
 use super::*;
+
+/// How many files an archive of images may hold: their paths are kept until all of it is read.
+const MOST_FILES: u64 = 20_000;
 
 /// What an archive held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,20 +105,22 @@ impl Store {
     }
 
     fn take_in(&self, archive: impl Read + Send) -> Result<Files, ImageError> {
-        let stream = decompressed(archive).at("reading", "the archive")?;
-        let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 18, stream));
+        let packed = Arc::new(AtomicU64::new(0));
+        let stream = decompressed(Counted { from: archive, bytes: packed.clone() });
+        let stream = stream.at("reading", "the archive")?;
+        let stream = Proportionate::new(stream, self.limits(), packed);
+        let mut archive = Archive::new(io::BufReader::with_capacity(1 << 18, stream), MOST_FILES);
         let mut files = Files::default();
-        for entry in archive.entries().at("reading", "the archive")? {
-            let mut entry = entry.at("reading", "the archive")?;
-            let path = entry.path().at("reading", "the archive")?.into_owned();
-            let Some(path) = within(Path::new(""), &path) else { continue };
-            let kind = entry.header().entry_type();
+        while let Some(entry) = archive.next().at("reading", "the archive")? {
+            let path = OsString::from_vec(entry.path);
+            let Some(path) = within(Path::new(""), Path::new(&path)) else { continue };
+            let kind = entry.kind;
             if kind.is_file() {
-                files.blobs.insert(path, self.content.add(&mut entry, None)?);
+                files.blobs.insert(path, self.content.add(archive.content(), None)?);
             } else if kind.is_symlink() || kind.is_hard_link() {
-                let target = entry.link_name().at("reading", "the archive")?.unwrap_or_default();
+                let target = OsString::from_vec(entry.link.unwrap_or_default());
                 let base = if kind.is_symlink() { Path::new(&path).parent() } else { None };
-                if let Some(target) = within(base.unwrap_or(Path::new("")), &target) {
+                if let Some(target) = within(base.unwrap_or(Path::new("")), Path::new(&target)) {
                     files.links.insert(path.clone(), target);
                 }
             }

@@ -3,14 +3,13 @@
 //! *Invariant:* what stands at a digest's path has that digest, and is on disk. Content is written elsewhere,
 //! checked, synced and only then renamed to its place.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{At, Digest, ImageError, Verified};
+use corten_base::files;
 
-/// Nothing that is read as a whole is larger: manifests and configurations.
-const LARGEST_DOCUMENT: u64 = 8 << 20;
+use super::{At, Digest, ImageError, LARGEST_DOCUMENT, Verified};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Content {
@@ -28,7 +27,7 @@ impl Content {
     pub(crate) fn open(root: &Path) -> Result<Content, ImageError> {
         for folder in ["blobs/sha256", "ingest"] {
             let path = root.join(folder);
-            fs::create_dir_all(&path).at("creating", path)?;
+            files::private_directory(&path).at("creating", path)?;
         }
         Ok(Content { root: root.to_owned() })
     }
@@ -49,14 +48,20 @@ impl Content {
     pub(crate) fn read(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
         let mut bytes = Vec::new();
         let path = self.path(digest);
-        self.reader(digest)?.take(LARGEST_DOCUMENT).read_to_end(&mut bytes).at("reading", path)?;
+        let mut reader = self.reader(digest)?.take(LARGEST_DOCUMENT + 1);
+        reader.read_to_end(&mut bytes).at("reading", path)?;
+        if bytes.len() as u64 > LARGEST_DOCUMENT {
+            let text = format!("{digest} is larger than any document may be: {LARGEST_DOCUMENT} bytes");
+            return Err(ImageError::Malformed(text));
+        }
         Ok(bytes)
     }
 
     pub(crate) fn ingest(&self) -> Result<Ingest, ImageError> {
         let name = format!("{}-{:016x}", std::process::id(), unique());
         let path = self.root.join("ingest").join(name);
-        let file = File::create_new(&path).at("creating", &path)?;
+        let file = files::open_private(OpenOptions::new().write(true).create_new(true), &path);
+        let file = file.at("creating", &path)?;
         Ok(Ingest { file: Some(Verified::new(file)), path, root: self.root.clone() })
     }
 

@@ -1,11 +1,12 @@
 //! What the store knows by name: one document, replaced as a whole.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use corten_base::files;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -108,7 +109,7 @@ impl IndexFile {
         };
         if stamp != read.0 {
             let known = match &stamp {
-                Some(_) => document(&fs::read(&self.path).at("reading", &self.path)?, "the list of images")?,
+                Some(_) => document(&self.text().at("reading", &self.path)?, "the list of images")?,
                 None => Known::default(),
             };
             *read = (stamp, known);
@@ -116,12 +117,18 @@ impl IndexFile {
         Ok(look(&read.1))
     }
 
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        files::open_private(OpenOptions::new().read(true), &self.path)?.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
     /// Changes the document; nothing is changed if `change` fails.
     pub(super) fn update<T>(
         &self,
         change: impl FnOnce(&mut Known) -> Result<T, ImageError>,
     ) -> Result<T, ImageError> {
-        let lock = File::create(&self.lock).at("opening", &self.lock)?;
+        let lock = files::create_private(&self.lock).at("opening", &self.lock)?;
         lock.lock().at("locking", &self.lock)?;
         let before = self.read(Known::clone)?;
         let mut known = before.clone();
@@ -135,7 +142,7 @@ impl IndexFile {
     fn replace(&self, known: &Known) -> Result<(), ImageError> {
         let text = serde_json::to_vec(known).map_err(|error| ImageError::Malformed(error.to_string()))?;
         let new = self.path.with_extension("new");
-        let mut file = File::create(&new).at("creating", &new)?;
+        let mut file = files::create_private(&new).at("creating", &new)?;
         file.write_all(&text).at("writing", &new)?;
         file.sync_all().at("syncing", &new)?;
         fs::rename(&new, &self.path).at("replacing", &self.path)

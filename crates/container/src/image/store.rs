@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use corten_base::files;
+
 use super::index::IndexFile;
 use super::manifest::document;
 use super::snapshot::Layers;
@@ -15,6 +17,7 @@ pub struct Store {
     root: PathBuf,
     pub(crate) content: Content,
     pub(super) index: IndexFile,
+    limits: Limits,
 }
 
 /// Held while content is on its way to being referred to: nothing is swept away meanwhile.
@@ -24,14 +27,27 @@ impl Store {
     /// Opens or makes the store at `root`.
     pub fn open(root: impl Into<PathBuf>) -> Result<Store, ImageError> {
         let root = root.into();
+        files::private_directory(&root).at("creating", &root)?;
         let content = Content::open(&root)?;
         for folder in ["layers", "pins"] {
             let path = root.join(folder);
-            fs::create_dir_all(&path).at("creating", path)?;
+            files::private_directory(&path).at("creating", path)?;
         }
         let index = IndexFile::new(&root);
+        // Reading it takes it away from others; whether it makes sense is for those who need it.
+        let _ = index.read(|_| ());
         content.clear_ingest()?;
-        Ok(Store { root, content, index })
+        Ok(Store { root, content, index, limits: Limits::default() })
+    }
+
+    /// With other limits on what images may ask for.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Store {
+        Store { limits, ..self }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Every image with its names.
@@ -63,6 +79,9 @@ impl Store {
         let mut manifest_digest = target.digest.clone();
         let mut size = bytes.len() as u64;
         while let Some(index) = index_in(&bytes, &target.media_type) {
+            if blobs.len() > MOST_INDEXES {
+                return Err(ImageError::Malformed("the image is an index of indexes of indexes".to_owned()));
+            }
             let chosen = index.choose(platform)?;
             manifest_digest = chosen.digest.clone();
             blobs.push(chosen.digest.clone());
@@ -73,11 +92,12 @@ impl Store {
         let config: Config =
             document(&self.content.read(&manifest.config.digest)?, "the image's configuration")?;
         let root = self.root.join("layers");
-        let layers = Layers { root: &root, index: &self.index, content: &self.content };
+        let layers = Layers { root: &root, index: &self.index, content: &self.content, limits: self.limits };
         let chain = layers.unpack(&manifest, &config)?;
         blobs.push(manifest.config.digest.clone());
         blobs.extend(manifest.layers.iter().map(|layer| layer.digest.clone()));
-        size += manifest.config.size + manifest.layers.iter().map(|layer| layer.size).sum::<u64>();
+        let described = std::iter::once(&manifest.config).chain(&manifest.layers);
+        size = described.fold(size, |size, blob| size.saturating_add(blob.size));
         let record = Record {
             id: manifest.config.digest.clone(),
             target: target.digest.clone(),
@@ -199,7 +219,7 @@ impl Store {
 
     fn content_lock(&self) -> Result<File, ImageError> {
         let path = self.root.join("content.lock");
-        File::create(&path).at("opening", path)
+        files::create_private(&path).at("opening", path)
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -269,3 +269,150 @@ fn folders_of_archives_are_taken_in_once() {
     assert_eq!(import(), [("bad.tar".into(), true)]);
     assert!(store.find("b:1").unwrap().is_some());
 }
+
+/// What importing a layer fails with, in all its words.
+fn refusal(store: &Store, layers: &[Vec<u8>]) -> String {
+    match store.import(docker("bad:1", layers).as_slice()) {
+        Ok(_) => String::new(),
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            format!("{error}: {source}")
+        }
+    }
+}
+
+/// A header for anything, followed by its content.
+fn raw(kind: tar::EntryType, path: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+    header.set_size(content.len() as u64);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_mode(0o644);
+    header.set_cksum();
+    let mut bytes = [header.as_bytes(), content].concat();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
+fn device(path: &str, kind: tar::EntryType, (major, minor): (u32, u32)) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_path(path).unwrap();
+    header.set_size(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_mode(0o666);
+    header.set_device_major(major).unwrap();
+    header.set_device_minor(minor).unwrap();
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
+#[test]
+fn a_small_layer_does_not_make_much_of_little() {
+    let (_folder, store) = store();
+    let store =
+        store.with_limits(Limits { entries: 1000, unpacked_bytes: 4 << 20, ratio: 10, ..Limits::default() });
+    // Extended headers and long names that would have to be read as a whole.
+    let comment = format!("{} comment={}\n", (2 << 20) + 17, "a".repeat(2 << 20));
+    for (kind, content) in [
+        (tar::EntryType::XHeader, comment.as_bytes()),
+        (tar::EntryType::GNULongName, "a".repeat(2 << 20).as_bytes()),
+        (tar::EntryType::GNULongLink, "a".repeat(2 << 20).as_bytes()),
+    ] {
+        let bad = [raw(kind, "x", content), layer(&["a one"])].concat();
+        let why = refusal(&store, &[bad]);
+        assert!(why.contains("an extended header that is too large"), "{kind:?}: {why}");
+    }
+    let many: Vec<String> = (0..1001).map(|number| format!("{number} x")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(refusal(&store, &[layer(&many)]).contains("more entries than are allowed"));
+    // The second layer of `docker` is packed: 16 MiB of zeros are little then.
+    let zeros = raw(tar::EntryType::Regular, "zeros", &vec![0; 16 << 20]);
+    let why = refusal(&store, &[layer(&["a one"]), zeros]);
+    assert!(why.contains("more than is allowed"), "{why}");
+    let deep = format!("{}x one", "d/".repeat(300));
+    assert!(refusal(&store, &[layer(&[&deep])]).contains("too deep"));
+    let slow = store.with_limits(Limits { time: std::time::Duration::ZERO, ..Limits::default() });
+    assert!(refusal(&slow, &[layer(&["a one"])]).contains("longer to unpack than is allowed"));
+}
+
+#[test]
+fn copies_of_what_is_below_count_too() {
+    let (_folder, store) = store();
+    let store = store.with_limits(Limits { unpacked_bytes: 4 << 20, ratio: 1, ..Limits::default() });
+    let below = layer(&[&format!("big {}", "x".repeat(3 << 20))]);
+    let links: Vec<String> = (0..10).map(|number| format!("{number} = big")).collect();
+    let links: Vec<&str> = links.iter().map(String::as_str).collect();
+    let why = refusal(&store, &[below, layer(&links)]);
+    assert!(why.contains("more than is allowed"), "{why}");
+}
+
+#[test]
+fn no_device_of_the_node_is_opened() {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let (_folder, store) = store();
+    // A device that never ends, a pipe that nobody writes to and a link, below; other names for them, above.
+    let below = [
+        device("zero", tar::EntryType::Char, (1, 5)),
+        device("pipe", tar::EntryType::Fifo, (0, 0)),
+        layer(&["link -> /etc/shadow"]),
+    ];
+    let above = layer(&["a = zero", "b = pipe", "c = link"]);
+    assert_eq!(refusal(&store, &[below.concat(), above]), "");
+    let record = store.find("bad:1").unwrap().unwrap().record;
+    let (root, folders) = store.layers_of(&record).unwrap();
+    let look = |name: &str| fs::symlink_metadata(root.join(&folders[0]).join(name)).unwrap();
+    assert!(look("a").file_type().is_char_device() && look("a").rdev() == rustix::fs::makedev(1, 5));
+    assert!(look("b").file_type().is_fifo());
+    assert!(look("c").is_symlink());
+    // Attributes are set without opening what has them, which would wait for a writer here.
+    let extended = raw(tar::EntryType::XHeader, "x", b"28 SCHILY.xattr.trusted.a=b\n");
+    let named = [extended, device("pipe", tar::EntryType::Fifo, (0, 0))].concat();
+    refusal(&store, &[named]);
+}
+
+#[test]
+fn folders_hold_no_descriptors() {
+    let (_folder, store) = store();
+    let many: Vec<String> = (0..3000).map(|number| format!("parent-{number}/child/")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    assert!(open() < 1000 || limit.is_none_or(|limit| limit > 4000), "this process has many open");
+    assert_eq!(refusal(&store, &[layer(&many)]), "");
+}
+
+#[test]
+fn documents_have_a_largest_size() {
+    let (_folder, store) = store();
+    let layers = [layer(&["a one"])];
+    let padding = " ".repeat(usize::try_from(LARGEST_DOCUMENT).unwrap());
+    let large = [config(&layers).as_slice(), padding.as_bytes()].concat();
+    let manifest = br#"[{"Config":"c","RepoTags":["x:1"],"Layers":["l"]}]"#;
+    let files: [(&str, &[u8]); 3] = [("c", &large), ("l", &layers[0]), ("manifest.json", manifest)];
+    let error = store.import(archive(&files).as_slice()).unwrap_err().to_string();
+    assert!(error.contains("larger than any document"), "{error}");
+    let padded = [&manifest[..], padding.as_bytes()].concat();
+    let files: [(&str, &[u8]); 1] = [("manifest.json", &padded)];
+    let error = store.import(archive(&files).as_slice()).unwrap_err().to_string();
+    assert!(error.contains("larger than any document"), "{error}");
+}
+
+#[test]
+fn an_archive_does_not_make_much_of_little_either() {
+    let (_folder, store) = store();
+    let store = store.with_limits(Limits { unpacked_bytes: 1 << 20, ratio: 10, ..Limits::default() });
+    let bomb = gzip(&archive(&[("zeros", &vec![0; 16 << 20])]));
+    let error = store.import(bomb.as_slice()).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("more than is allowed"), "{why}");
+    let long = raw(tar::EntryType::XHeader, "x", &vec![b'a'; 2 << 20]);
+    let error = store.import(long.as_slice()).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("an extended header that is too large"), "{why}");
+}

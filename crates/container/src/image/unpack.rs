@@ -2,21 +2,27 @@
 //!
 //! A layer is unpacked beside those below it, not on top of them: a deletion becomes overlayfs' whiteout, and a
 //! folder that the archive does not mention looks like the one below. Archives are not trusted: nothing is
-//! written, read or followed outside the layer's own folder and those below.
+//! written, read or followed outside the layer's own folder and those below, and no device of the node is ever opened.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, XattrFlags};
 use tar::EntryType;
 
+use super::limits::{Budget, Limits};
+use tape::Entry;
+use tree::{Tree, attributes};
+
+mod tape;
 mod tree;
 
-use tree::{Tree, attributes};
+pub(super) use tape::Archive;
 
 /// How a stream is packed, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,34 +59,59 @@ pub(super) fn decompressed<'a>(mut from: impl Read + Send + 'a) -> io::Result<Bo
 }
 
 /// Unpacks a layer into an empty folder; `below` are the layers under it, the topmost first.
-pub(super) fn apply(archive: impl Read, into: &Path, below: &[PathBuf]) -> io::Result<()> {
-    let mut tree = Tree::open(into, below)?;
-    let mut archive = tar::Archive::new(archive);
-    let mut folder_times = Vec::new();
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        let path = PathBuf::from(OsString::from_vec(entry.path_bytes().into_owned()));
-        let unpacked = apply_entry(&mut tree, &mut entry, &path, &mut folder_times);
+pub(super) fn apply(
+    archive: impl Read,
+    into: &Path,
+    below: &[PathBuf],
+    limits: &Limits,
+    budget: Arc<Budget>,
+) -> io::Result<()> {
+    let mut tree = Tree::open(into, below, budget)?;
+    let mut archive = Archive::new(archive, limits.entries);
+    let mut folder_times = FolderTimes::default();
+    while let Some(entry) = archive.next()? {
+        let path = PathBuf::from(OsString::from_vec(entry.path.clone()));
+        let unpacked = apply_entry(&mut tree, &mut archive, &entry, &path, &mut folder_times);
         unpacked.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     }
     // Last, because every file in a folder changes its time.
-    for (folder, name, seconds) in folder_times.iter().rev() {
-        set_time(folder, name, *seconds)?;
+    for (path, seconds) in folder_times.of.iter().rev() {
+        tree.set_folder_time(path, *seconds)?;
     }
-    // Tar readers stop at the end mark; the digest covers what follows it too.
+    // Readers of archives stop at the end mark; the digest covers what follows it too.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map(|_| ())
 }
 
-fn apply_entry<R: Read>(
+/// The times of folders, as far as they can be remembered: of more than any honest layer has, they are not kept.
+#[derive(Default)]
+struct FolderTimes {
+    of: Vec<(PathBuf, u64)>,
+    bytes: usize,
+}
+
+impl FolderTimes {
+    const MOST_BYTES: usize = 64 << 20;
+
+    fn remember(&mut self, path: &Path, seconds: u64) {
+        let bytes = path.as_os_str().len() + size_of::<(PathBuf, u64)>();
+        if self.bytes + bytes <= FolderTimes::MOST_BYTES {
+            self.bytes += bytes;
+            self.of.push((path.to_owned(), seconds));
+        }
+    }
+}
+
+fn apply_entry(
     tree: &mut Tree,
-    entry: &mut tar::Entry<'_, R>,
+    archive: &mut Archive<impl Read>,
+    entry: &Entry,
     path: &Path,
-    folder_times: &mut Vec<(OwnedFd, OsString, u64)>,
+    folder_times: &mut FolderTimes,
 ) -> io::Result<()> {
-    let kind = entry.header().entry_type();
+    let kind = entry.kind;
     let Some((folder, name)) = split(path)? else {
         return if kind == EntryType::Directory {
-            decorate(entry, tree.root(), OsStr::new("."), true)
+            decorate(entry, tree.root(), OsStr::new("."))
         } else {
             Ok(())
         };
@@ -95,86 +126,85 @@ fn apply_entry<R: Read>(
             hidden => tree.hide(&parent, OsStr::from_bytes(hidden)),
         };
     }
-    let mode = Mode::from_raw_mode(entry.header().mode()? & 0o7777);
     match kind {
         EntryType::Directory => {
             tree.make_folder(&parent, &name)?;
-            folder_times.push((parent.try_clone()?, name.clone(), entry.header().mtime()?));
+            folder_times.remember(&folder.join(&name), entry.modified);
         }
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             tree.clear(&parent, &name)?;
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&parent, name.as_os_str(), flags, Mode::from_raw_mode(0o600))?;
-            io::copy(entry, &mut File::from(file))?;
+            let file = tree::new_file(&parent, &name)?;
+            write_content(archive, entry, file)?;
         }
         EntryType::Symlink => {
             tree.clear(&parent, &name)?;
-            let target = entry.link_name_bytes().ok_or_else(|| malformed("a link to nowhere"))?;
-            rustix::fs::symlinkat(OsStr::from_bytes(&target), &parent, name.as_os_str())?;
+            let target = entry.link.as_deref().ok_or_else(|| malformed("a link to nowhere"))?;
+            rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name.as_os_str())?;
         }
         EntryType::Link => {
-            let target = entry.link_name_bytes().ok_or_else(|| malformed("a link to nowhere"))?;
-            let target = PathBuf::from(OsString::from_vec(target.into_owned()));
+            let target = entry.link.clone().ok_or_else(|| malformed("a link to nowhere"))?;
+            let target = PathBuf::from(OsString::from_vec(target));
             let (folder, target) = split(&target)?.ok_or_else(|| malformed("a link to the root"))?;
             return tree.link(&folder, &target, &parent, &name);
         }
         EntryType::Char | EntryType::Block | EntryType::Fifo => {
             tree.clear(&parent, &name)?;
-            let major = entry.header().device_major()?.unwrap_or_default();
-            let minor = entry.header().device_minor()?.unwrap_or_default();
             let kind = match kind {
                 EntryType::Char => FileType::CharacterDevice,
                 EntryType::Block => FileType::BlockDevice,
                 _ => FileType::Fifo,
             };
-            rustix::fs::mknodat(&parent, name.as_os_str(), kind, mode, rustix::fs::makedev(major, minor))?;
+            let device = rustix::fs::makedev(entry.device.0, entry.device.1);
+            rustix::fs::mknodat(&parent, name.as_os_str(), kind, Mode::empty(), device)?;
         }
         // Comments and the like.
         _ => return Ok(()),
     }
-    decorate(entry, &parent, &name, kind == EntryType::Directory)
+    decorate(entry, &parent, &name)
+}
+
+/// Writes a file's content to where it belongs; holes stay holes.
+fn write_content(archive: &mut Archive<impl Read>, entry: &Entry, mut file: File) -> io::Result<()> {
+    let Some(sparse) = &entry.sparse else { return io::copy(&mut archive.content(), &mut file).map(|_| ()) };
+    let mut content = archive.content();
+    for (at, length) in &sparse.parts {
+        file.seek(SeekFrom::Start(*at))?;
+        io::copy(&mut (&mut content).take(*length), &mut file)?;
+    }
+    file.set_len(sparse.size)
 }
 
 /// Owner, mode, extended attributes and time, in this order: each may undo those before.
-fn decorate<R: Read>(
-    entry: &mut tar::Entry<'_, R>,
-    folder: &impl AsFd,
-    name: &OsStr,
-    is_folder: bool,
-) -> io::Result<()> {
-    let header = entry.header();
-    let owner = (number(header.uid()?)?, number(header.gid()?)?);
-    let mode = Mode::from_raw_mode(header.mode()? & 0o7777);
-    let seconds = header.mtime()?;
-    let is_link = header.entry_type() == EntryType::Symlink;
+fn decorate(entry: &Entry, folder: &impl AsFd, name: &OsStr) -> io::Result<()> {
+    let owner = (number(entry.owner.0)?, number(entry.owner.1)?);
+    let is_link = entry.kind == EntryType::Symlink;
+    let mode = Mode::from_raw_mode(entry.mode & 0o7777);
     attributes(folder, name, owner, (!is_link).then_some(mode))?;
-    if let Some(extensions) = entry.pax_extensions()? {
-        for extension in extensions {
-            let extension = extension?;
-            let Some(key) = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr.")) else {
-                continue;
-            };
-            // What overlayfs says about itself is ours to say.
-            if !is_link && !key.starts_with("trusted.overlay.") {
-                set_extended(folder, name, key, extension.value_bytes())?;
-            }
+    for (key, value) in &entry.attributes {
+        // What overlayfs says about itself is ours to say.
+        if !is_link && !key.starts_with("trusted.overlay.") {
+            set_extended(folder, name, key, value)?;
         }
     }
-    if is_folder { Ok(()) } else { set_time(folder, name, seconds) }
+    if entry.kind == EntryType::Directory { Ok(()) } else { set_time(folder, name, entry.modified) }
 }
 
 fn number(id: u64) -> io::Result<u32> {
     u32::try_from(id).map_err(|_| malformed("an owner that cannot be"))
 }
 
+/// By name and without following a link: nothing is opened, because opening a device may do something.
 fn set_extended(folder: &impl AsFd, name: &OsStr, key: &str, value: &[u8]) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
-    match rustix::fs::fsetxattr(&file, key, value, XattrFlags::empty()) {
+    match rustix::fs::lsetxattr(path_of(folder).join(name), key, value, XattrFlags::empty()) {
         // File systems need not have every attribute; images rarely depend on them.
         Err(rustix::io::Errno::NOTSUP) => Ok(()),
         other => other.map_err(Into::into),
     }
+}
+
+/// Where a folder that is open can be found, whatever is at the path that it was opened by.
+fn path_of(folder: &impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd()))
 }
 
 fn set_time(folder: &impl AsFd, name: &OsStr, seconds: u64) -> io::Result<()> {
@@ -193,9 +223,16 @@ fn split(path: &Path) -> io::Result<Option<(PathBuf, OsString)>> {
             Component::ParentDir => return Err(malformed("a path that leaves the layer")),
         }
     }
+    check_depth(&clean)?;
     let Some(name) = clean.file_name().map(OsStr::to_owned) else { return Ok(None) };
     clean.pop();
     Ok(Some((clean, name)))
+}
+
+/// Removing a folder holds a descriptor for every folder above it.
+fn check_depth(path: &Path) -> io::Result<()> {
+    const DEEPEST: usize = 256;
+    if path.components().count() > DEEPEST { Err(malformed("a path that is too deep")) } else { Ok(()) }
 }
 
 const OPAQUE: &str = "trusted.overlay.opaque";

@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use corten_base::files;
+
 use super::plan::devices::Rule;
 use crate::LinuxContainerResources;
 
@@ -243,8 +245,11 @@ fn descend(root: &Path, path: &str, prepare: impl Fn(&Path, &Path) -> io::Result
                 let text = format!("creating cgroup {}: {error}", folder.display());
                 return Err(io::Error::new(error.kind(), text));
             }
-            _ => prepare(&parent, &folder)?,
+            // Containers look into theirs, as any user.
+            Ok(()) => files::directory(&folder, 0o755)?,
+            Err(_) => {}
         }
+        prepare(&parent, &folder)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use corten_base::files;
 use corten_sys::wire::{self, Answer, Request};
 use tokio::sync::watch;
 
@@ -101,11 +102,8 @@ impl Native {
 
     fn write_container(&self, record: &ContainerRecord) -> Result<()> {
         let folder = self.container_folder(&record.id);
-        for part in ["upper", "work", "root", "empty"] {
-            let path = folder.join(part);
-            fs::create_dir_all(&path)
-                .map_err(|error| Error::internal("making the container's folder", error))?;
-        }
+        records::make_folders(&folder)
+            .map_err(|error| Error::internal("making the container's folder", error))?;
         self.0.store.pin(&record.id, &record.image_id)?;
         records::write(&folder, record)
     }
@@ -177,11 +175,12 @@ impl Native {
         let (plan, rules) = self.plan_of(record)?;
         let config = &record.config;
         for mount in config.mounts.iter().filter(|mount| !Path::new(&mount.host_path).exists()) {
-            let made = fs::create_dir_all(&mount.host_path);
+            let made = files::directories(Path::new(&mount.host_path), 0o755);
             made.map_err(|error| Error::internal(format!("failed to mkdir {:?}", mount.host_path), error))?;
         }
         if let Some(folder) = Path::new(&record.log_path).parent() {
-            fs::create_dir_all(folder).map_err(|error| Error::internal("making the log folder", error))?;
+            let made = files::group_directory(folder);
+            made.map_err(|error| Error::internal("making the log folder", error))?;
         }
         let cgroups = &self.0.cgroups;
         let failed = |error| Error::internal("setting up the container's cgroup", error);

@@ -2,17 +2,26 @@
 //!
 //! `sandboxes/<id>/` and `containers/<id>/` hold a `record.json` each, replaced as a whole. A container's folder also
 //! has `started` and `exit`, which its supervisor writes.
+//!
+//! *Invariants:* everything here is for its owner only. The values of a container's environment and its command, which the
+//! kubelet may have made of Secrets, are in no record: they are in `process.json`, which is needed to start the container
+//! and to run commands in it after a restart, and which goes when the container ends.
 
-use std::fs;
-use std::io;
+use std::borrow::Cow;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
 use std::path::Path;
 
+use corten_base::files;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::image::Digest;
 use crate::{ContainerConfig, ContainerUser, Error, PodSandboxConfig, Result};
+
+const RECORD: &str = "record.json";
+const PROCESS: &str = "process.json";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SandboxRecord {
@@ -44,6 +53,51 @@ pub(super) struct ContainerRecord {
     pub(super) stop_signal: String,
     /// Why it never started, if it was tried.
     pub(super) start_failure: Option<Ended>,
+}
+
+/// What a container runs: kept apart from its record, because Secrets may be in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    command: Vec<String>,
+    args: Vec<String>,
+    envs: Vec<(String, String)>,
+}
+
+/// What can be written down: a part for the record, and a part that is kept apart.
+pub(super) trait Record: Serialize + DeserializeOwned + Clone {
+    /// The record without what must not be in it, and that; `None` if there is nothing, or no need of it any more.
+    fn split(&self) -> (Cow<'_, Self>, Option<Process>);
+
+    /// Puts back what was kept apart.
+    fn join(&mut self, process: Process);
+}
+
+impl Record for SandboxRecord {
+    fn split(&self) -> (Cow<'_, SandboxRecord>, Option<Process>) {
+        (Cow::Borrowed(self), None)
+    }
+
+    fn join(&mut self, _process: Process) {}
+}
+
+impl Record for ContainerRecord {
+    fn split(&self) -> (Cow<'_, ContainerRecord>, Option<Process>) {
+        let mut record = self.clone();
+        let config = &mut record.config;
+        let process = Process {
+            command: std::mem::take(&mut config.command),
+            args: std::mem::take(&mut config.args),
+            envs: std::mem::take(&mut config.envs),
+        };
+        let is_needed = record.start_failure.is_none() && process != Process::default();
+        (Cow::Owned(record), is_needed.then_some(process))
+    }
+
+    fn join(&mut self, process: Process) {
+        self.config.command = process.command;
+        self.config.args = process.args;
+        self.config.envs = process.envs;
+    }
 }
 
 /// How a container ended.
@@ -95,23 +149,74 @@ impl Ended {
 }
 
 /// Writes a record, whole or not at all.
-pub(super) fn write(folder: &Path, record: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_vec(record).map_err(|error| Error::internal("writing a record", error))?;
-    let (new, place) = (folder.join("record.new"), folder.join("record.json"));
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &place));
+pub(super) fn write(folder: &Path, record: &impl Record) -> Result<()> {
+    let (record, process) = record.split();
+    match process {
+        // It never changes: what was written when the container was made is what it is.
+        Some(_) if folder.join(PROCESS).exists() => {}
+        Some(process) => write_document(folder, PROCESS, &process)?,
+        None => forget_process(folder),
+    }
+    write_document(folder, RECORD, record.as_ref())
+}
+
+fn write_document(folder: &Path, name: &str, document: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_vec(document).map_err(|error| Error::internal("writing a record", error))?;
+    let (new, place) = (folder.join(format!("{name}.new")), folder.join(name));
+    let written = files::write_private(&new, text).and_then(|()| fs::rename(&new, &place));
     written.map_err(|error| Error::internal(format!("writing {}", place.display()), error))
 }
 
+/// Removes what a container ran, once it has ended.
+pub(super) fn forget_process(folder: &Path) {
+    let path = folder.join(PROCESS);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "cannot remove the environment of an ended container");
+        }
+        _ => {}
+    }
+}
+
+/// Makes the folders that a container's root is put together from. They are what it sees, and its folder is not.
+pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
+    files::private_directory(folder)?;
+    ["upper", "work", "root", "empty"].iter().try_for_each(|part| files::directory(&folder.join(part), 0o755))
+}
+
+fn read<T: Record>(folder: &Path) -> Option<T> {
+    let mut record: T = read_document(folder, RECORD)?;
+    if record.split().1.is_some() {
+        // As earlier versions wrote it.
+        if let Err(error) = write(folder, &record) {
+            tracing::warn!(folder = %folder.display(), %error, "cannot narrow a record");
+        }
+    } else if let Some(process) = read_document(folder, PROCESS) {
+        record.join(process);
+    }
+    Some(record)
+}
+
+/// A document; one that others could read is narrowed.
+fn read_document<T: DeserializeOwned>(folder: &Path, name: &str) -> Option<T> {
+    let mut text = Vec::new();
+    let mut file = files::open_private(OpenOptions::new().read(true), &folder.join(name)).ok()?;
+    file.read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
 /// Every record below a folder; what was never finished is removed.
-pub(super) fn read_all<T: DeserializeOwned>(folder: &Path) -> Result<Vec<T>> {
+pub(super) fn read_all<T: Record>(folder: &Path) -> Result<Vec<T>> {
     let fail = |error: io::Error| Error::internal(format!("reading {}", folder.display()), error);
-    fs::create_dir_all(folder).map_err(fail)?;
+    files::private_directory(folder).map_err(fail)?;
     let mut records = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        let record = fs::read(path.join("record.json"));
-        match record.ok().and_then(|text| serde_json::from_slice(&text).ok()) {
-            Some(record) => records.push(record),
+        match read(&path) {
+            Some(record) => {
+                files::private_directory(&path).map_err(fail)?;
+                records.push(record);
+            }
             None => {
                 tracing::warn!(path = %path.display(), "Removing what has no record");
                 fs::remove_dir_all(&path).map_err(fail)?;
@@ -140,4 +245,81 @@ pub(super) fn read_exit(folder: &Path) -> Option<Ended> {
 
 pub(super) fn nanoseconds(since_epoch: u64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(since_epoch)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const SECRET: &str = "s3cr3t";
+
+    fn record() -> ContainerRecord {
+        ContainerRecord {
+            id: "a".into(),
+            sandbox_id: "b".into(),
+            config: ContainerConfig {
+                command: vec!["serve".into()],
+                args: vec![format!("--token={SECRET}")],
+                envs: vec![("TOKEN".into(), SECRET.into())],
+                ..ContainerConfig::default()
+            },
+            created_at: Timestamp::UNIX_EPOCH,
+            image_id: Digest::of(b""),
+            image_ref: String::new(),
+            log_path: String::new(),
+            cgroup: String::new(),
+            user: ContainerUser::default(),
+            home: "/".into(),
+            stop_signal: "SIGTERM".into(),
+            start_failure: None,
+        }
+    }
+
+    /// Every file below a folder that holds the secret, and the modes of all.
+    fn look(folder: &Path) -> (Vec<String>, Vec<u32>) {
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let files: Vec<_> = files.filter(|entry| entry.file_type().unwrap().is_file()).collect();
+        let holds = |entry: &&fs::DirEntry| fs::read_to_string(entry.path()).unwrap().contains(SECRET);
+        let holding = files.iter().filter(holds).map(|entry| entry.file_name().into_string().unwrap());
+        let modes = files.iter().map(|entry| entry.metadata().unwrap().permissions().mode() & 0o777);
+        (holding.collect(), modes.collect())
+    }
+
+    #[test]
+    fn no_value_of_an_environment_is_in_a_record_nor_readable_by_others_nor_left_when_it_ended() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("a");
+        make_folders(&folder).unwrap();
+        let mut record = record();
+        write(&folder, &record).unwrap();
+        assert_eq!(look(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
+        assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record.clone()], "found again");
+        record.config.linux.resources.cpu_shares = 2;
+        write(&folder, &record).unwrap();
+        assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record.clone()]);
+        forget_process(&folder);
+        assert_eq!(look(&folder).0, Vec::<String>::new());
+        let left = read_all::<ContainerRecord>(scratch.path()).unwrap();
+        assert_eq!((left[0].id.as_str(), left[0].config.envs.len()), ("a", 0));
+        record.start_failure = Some(Ended::unseen(None, Timestamp::UNIX_EPOCH));
+        write(&folder, &record).unwrap();
+        assert_eq!(look(&folder).0, Vec::<String>::new(), "one that failed to start needs none");
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_narrowed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("a");
+        fs::create_dir(&folder).unwrap();
+        let record = record();
+        fs::write(folder.join(RECORD), serde_json::to_vec(&record).unwrap()).unwrap();
+        for (path, mode) in [(folder.join(RECORD), 0o644), (folder.clone(), 0o755)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert_eq!(read_all::<ContainerRecord>(scratch.path()).unwrap(), [record]);
+        assert_eq!(look(&folder), (vec![PROCESS.to_owned()], vec![0o600; 2]));
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 }

@@ -91,7 +91,10 @@ impl Native {
             return Phase::Exited(failure.clone());
         }
         match (records::read_exit(&folder), records::read_started(&folder)) {
-            (Some(ended), _) => Phase::Exited(ended),
+            (Some(ended), _) => {
+                records::forget_process(&folder);
+                Phase::Exited(ended)
+            }
             (None, Some((pid, started_at))) => Phase::Running { pid, started_at },
             (None, None) => Phase::Created,
         }
@@ -141,6 +144,7 @@ impl Native {
     /// Notes that a container ended, once, and tells. Of one that is still being started, its starter tells: first
     /// that it started.
     pub(super) fn ended(&self, id: &str, ended: Ended) {
+        records::forget_process(&self.container_folder(id));
         let mut state = self.0.state.lock();
         let Some(container) = state.containers.get_mut(id) else { return };
         let before = std::mem::replace(&mut container.phase, Phase::Exited(ended));

@@ -1,8 +1,10 @@
 //! Sandboxes: made, stopped, removed.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use corten_base::files;
 use corten_sys::wire::Request;
 
 use super::network::PodNetwork;
@@ -84,12 +86,12 @@ impl Native {
     fn start_supervisor(&self, record: &SandboxRecord) -> Result<()> {
         let folder = self.sandbox_folder(&record.id);
         let fail = |what: &'static str| move |error| Error::internal(what, error);
-        fs::create_dir_all(&folder).map_err(fail("making the sandbox' folder"))?;
+        files::private_directory(&folder).map_err(fail("making the sandbox' folder"))?;
         records::write(&folder, record)?;
         write_files(&folder, &record.config).map_err(fail("writing the sandbox' files"))?;
         let log_folder = &record.config.log_directory;
         if !log_folder.is_empty() {
-            fs::create_dir_all(log_folder).map_err(fail("making the log folder"))?;
+            files::group_directory(Path::new(log_folder)).map_err(fail("making the log folder"))?;
         }
         self.0.cgroups.create(&record.cgroup).map_err(fail("making the sandbox' cgroup"))?;
         let cgroups = self.0.cgroups.process_files(&record.cgroup);
@@ -166,7 +168,7 @@ impl Native {
     }
 }
 
-pub(super) fn remove_folder(folder: &std::path::Path) -> Result<()> {
+pub(super) fn remove_folder(folder: &Path) -> Result<()> {
     let removed = corten_sys::removal::remove_tree(folder);
     removed.map_err(|error| Error::internal(format!("removing {}", folder.display()), error))
 }
@@ -184,7 +186,7 @@ fn network_of<'a>(record: &'a SandboxRecord, namespace: &'a str) -> PodNetwork<'
 }
 
 /// What containers see in `/etc` unless they bring their own.
-fn write_files(folder: &std::path::Path, config: &PodSandboxConfig) -> std::io::Result<()> {
+fn write_files(folder: &Path, config: &PodSandboxConfig) -> std::io::Result<()> {
     let node = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let hostname =
         if config.hostname.is_empty() { node("/etc/hostname") } else { format!("{}\n", config.hostname) };
@@ -192,9 +194,10 @@ fn write_files(folder: &std::path::Path, config: &PodSandboxConfig) -> std::io::
         Some(dns) => resolver(dns),
         None => node("/etc/resolv.conf"),
     };
-    fs::write(folder.join("hostname"), hostname)?;
-    fs::write(folder.join("hosts"), node("/etc/hosts"))?;
-    fs::write(folder.join("resolv.conf"), resolver)
+    let write = |name: &str, text: String| files::write(&folder.join(name), 0o644, text);
+    write("hostname", hostname)?;
+    write("hosts", node("/etc/hosts"))?;
+    write("resolv.conf", resolver)
 }
 
 fn resolver(dns: &crate::DnsConfig) -> String {

@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use serde::Deserialize;
 
+use super::RegistriesConfig;
 use super::auth::{Challenge, Identity, challenge};
-use super::{LARGEST_DOCUMENT, RegistriesConfig};
-use crate::image::{Digest, Reference, media};
+use crate::image::{Digest, LARGEST_DOCUMENT, Reference, media};
 use crate::{AuthConfig, Error, Result};
 
 mod trust;
@@ -27,6 +27,7 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// How long nothing may arrive.
 const SILENCE: Duration = Duration::from_secs(60);
 const MOST_REDIRECTS: usize = 5;
+const LARGEST_TOKEN: usize = 1 << 20;
 
 pub(super) struct Repository {
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
@@ -182,7 +183,8 @@ impl Repository {
                 "failed to fetch a token: unexpected status from {realm}: {status}"
             )));
         }
-        let body = Limited::new(response.into_body(), LARGEST_DOCUMENT as usize).collect().await;
+        let body = Limited::new(response.into_body(), LARGEST_TOKEN).collect();
+        let body = tokio::time::timeout(SILENCE, body).await.map_err(|_| silent())?;
         let bytes = body.map_err(|error| Error::Internal(format!("reading a token: {error}")))?.to_bytes();
         let token: Token = super::read(&bytes, "the token")?;
         Ok(if token.token.is_empty() { token.access_token } else { token.token })
@@ -233,8 +235,10 @@ async fn refusal(response: Response<Incoming>) -> String {
         message: String,
     }
     let status = response.status();
-    let body = Limited::new(response.into_body(), 64 << 10).collect().await.map(|body| body.to_bytes());
-    let said = body.ok().and_then(|bytes| serde_json::from_slice::<Errors>(&bytes).ok());
+    let body = Limited::new(response.into_body(), 64 << 10).collect();
+    let body =
+        tokio::time::timeout(SILENCE, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
+    let said = body.and_then(|bytes| serde_json::from_slice::<Errors>(&bytes).ok());
     match said.and_then(|said| said.errors.into_iter().next()) {
         Some(said) => format!("server message: {}: {}", said.code.to_lowercase(), said.message),
         None => status.to_string(),

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::image::Digest;
 
 /// A registry on this machine, as small as one can be.
 #[derive(Clone, Default)]
@@ -245,4 +246,45 @@ async fn mirrors_are_asked_first() {
     registries.pull(&store, "example.com/team/web:1", None, &Progress::ignored()).await.unwrap();
     let found = store.find("example.com/team/web:1").unwrap().unwrap();
     assert_eq!(found.tags, ["example.com/team/web:1"]);
+}
+
+#[tokio::test]
+async fn a_blob_is_as_large_as_its_manifest_says() {
+    let registry = Registry::default();
+    let address = registry.start().await;
+    let (folder, store) = store();
+    let config = registry.blob(br#"{"os":"linux","rootfs":{"type":"layers","diff_ids":[]}}"#);
+    let layer = registry.blob(&[0; 100_000]);
+    let manifests = [
+        ("more", vec![Descriptor { size: 1000, ..layer.clone() }]),
+        (
+            "less",
+            vec![Descriptor { size: u64::MAX, ..layer.clone() }, Descriptor { size: u64::MAX, ..layer }],
+        ),
+    ];
+    for (how, layers) in manifests {
+        let manifest = Manifest {
+            schema_version: 2,
+            media_type: media::OCI_MANIFEST.to_owned(),
+            config: config.clone(),
+            layers,
+        };
+        let path = format!("/v2/team/web/manifests/{how}");
+        registry.serve(&path, media::OCI_MANIFEST, &serde_json::to_vec(&manifest).unwrap());
+        let name = format!("{address}/team/web:{how}");
+        let error = Registries::default().pull(&store, &name, None, &Progress::ignored()).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("the registry sends {how} than the")), "{error}");
+    }
+    let left = std::fs::read_dir(folder.path().join("ingest")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left of what was refused");
+    let huge = Manifest {
+        schema_version: 2,
+        media_type: media::OCI_MANIFEST.to_owned(),
+        config: Descriptor { size: 1 << 40, ..config },
+        layers: Vec::new(),
+    };
+    registry.serve("/v2/team/web/manifests/huge", media::OCI_MANIFEST, &serde_json::to_vec(&huge).unwrap());
+    let name = format!("{address}/team/web:huge");
+    let error = Registries::default().pull(&store, &name, None, &Progress::ignored()).await.unwrap_err();
+    assert!(error.to_string().contains("the configuration is larger than"), "{error}");
 }

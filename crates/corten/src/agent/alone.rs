@@ -18,7 +18,7 @@ use crate::join::{self, Invitation, Joined, Joining, Means};
 use crate::pod_network::PodNetworkFlags;
 use crate::server::{log_to_stderr, outward_address};
 use crate::stop_signals::StopSignals;
-use crate::{network_policy, proxy};
+use crate::{network_policy, private, proxy};
 
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 /// Parts of a node that can be left out.
@@ -137,6 +137,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Joins, then is a node for good.
 async fn work(args: &Args) -> anyhow::Result<()> {
+    private::data_directory(&args.data_dir)?;
+    let folder = args.folder();
+    corten_base::files::private_directory(&folder)
+        .with_context(|| format!("creating {}", folder.display()))?;
     let clock = Clock::real();
     check_node_ip(&args.node_ip)?;
     let given = args.node_ip.first().copied();

@@ -34,7 +34,7 @@ impl Settings {
             let asked = client.get(&kinds::CONFIG_MAPS, &Key::new("kube-system", NODE_SETTINGS)).await;
             match (asked, &known) {
                 (Ok(map), _) => {
-                    std::fs::write(&file, json::write_to_string(&map))
+                    corten_base::files::write_private(&file, json::write_to_string(&map))
                         .with_context(|| format!("writing {}", file.display()))?;
                     return Settings::of(&map);
                 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use corten_api::{Value, value};
+use corten_base::{ConnectionLimits, Connections};
 use corten_client::{Client, kinds};
 use corten_pki::IssuedCert;
 use http::{Request, Response, StatusCode, header};
@@ -54,10 +55,18 @@ pub(crate) async fn start(
         .await
         .with_context(|| format!("listening on {address}; --secure-port chooses another port"))?;
     let serving = Serving { client, metrics, acceptor: TlsAcceptor::from(Arc::new(config)) };
+    let connections = Connections::new(ConnectionLimits::FEW);
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(serving.clone().connection(stream))),
+                Ok((stream, address)) => {
+                    let Some(place) = connections.enter(address.ip()) else { continue };
+                    let connection = serving.clone().connection(stream);
+                    tokio::spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
                 Err(error) => {
                     tracing::warn!(%error, "accept failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;

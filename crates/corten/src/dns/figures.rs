@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corten_base::Clock;
+use corten_base::{Clock, ConnectionLimits, Connections};
 use corten_dns::{Dns, MayAsk};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -27,10 +27,18 @@ pub(super) async fn serve(dns: Arc<Dns>, address: IpAddr, may_ask: MayAsk, clock
         }
         clock.sleep(RETRY).await;
     };
+    let connections = Connections::new(ConnectionLimits::FEW);
     loop {
         match listener.accept().await {
             Ok((_, asker)) if !may_ask(asker.ip()) => {}
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, dns.clone()))),
+            Ok((stream, asker)) => {
+                let Some(place) = connections.enter(asker.ip()) else { continue };
+                let connection = connection(stream, dns.clone());
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 clock.sleep(Duration::from_millis(50)).await;

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_base::{ConnectionLimits, Connections};
 use corten_pki::{Anybody, pem_certificates};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,7 +21,10 @@ use super::{Error, Options, Server, Shown, routes};
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Also how long an idle connection is kept.
-const HEADERS: Duration = Duration::from_secs(120);
+const HEADERS: Duration = Duration::from_secs(90);
+/// The head of a request.
+const HEAD: usize = 64 << 10;
+const MOST_HEADERS: usize = 100;
 
 /// What judges clients, if anything does.
 type Clients = Option<Arc<dyn ClientCertVerifier>>;
@@ -49,9 +53,18 @@ pub(super) fn tls(options: &Options) -> Result<(ServerConfig, Shown, Clients), E
 }
 
 pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, acceptor: TlsAcceptor) {
+    // Logs and sessions hold theirs as long as they last.
+    let connections = Connections::new(ConnectionLimits { total: 4096, per_address: 2048 });
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(server.clone(), stream, acceptor.clone()))),
+            Ok((stream, address)) => {
+                let Some(place) = connections.enter(address.ip()) else { continue };
+                let connection = connection(server.clone(), stream, acceptor.clone());
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
             Err(error) => {
                 // Out of descriptors, most likely: give the others a chance to end.
                 tracing::warn!(%error, "accept failed");
@@ -72,7 +85,7 @@ async fn connection(server: Arc<Server>, stream: TcpStream, acceptor: TlsAccepto
         async move { Ok::<_, Infallible>(routes::answer(&server, &peer, request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_headers(MOST_HEADERS).max_buf_size(HEAD);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
         tracing::debug!(%error, "connection ended");
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corten_base::{ConnectionLimits, Connections};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -36,9 +37,17 @@ pub(super) async fn bind(address: Option<SocketAddr>) -> Option<TcpListener> {
 /// Answers, for as long as it is not dropped.
 pub(super) async fn serve(server: Arc<Server>, listener: Option<TcpListener>, offer: Offer) {
     let Some(listener) = listener else { return };
+    let connections = Connections::new(ConnectionLimits::FEW);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(server.clone(), stream, offer))),
+            Ok((stream, address)) => {
+                let Some(place) = connections.enter(address.ip()) else { continue };
+                let connection = connection(server.clone(), stream, offer);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
             Err(error) => {
                 // Out of descriptors, most likely: give the others a chance to end.
                 tracing::warn!(%error, "accept failed");

@@ -1,10 +1,11 @@
 //! Files that change all at once: each set of them is in a directory of its own, and one link says which it is.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+
+use corten_base::files;
 
 /// A file: what is in it, and who may read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,21 +21,20 @@ const DATA: &str = "..data";
 const NEXT: &str = "..data_tmp";
 
 /// Makes a volume hold these files and no others. Nothing is touched if it does already.
-pub(super) fn write(volume: &Path, files: &Files) -> io::Result<()> {
-    std::fs::create_dir_all(volume)?;
-    std::fs::set_permissions(volume, Permissions::from_mode(0o777))?;
+pub(super) fn write(volume: &Path, wanted: &Files) -> io::Result<()> {
+    files::directory(volume, 0o777)?;
     // A link that names anything but a set was not made here: where it leads to is neither read nor removed.
     let current = std::fs::read_link(volume.join(DATA)).ok().filter(|set| is_set(set));
-    if current.as_ref().is_some_and(|set| holds(&volume.join(set), files)) {
+    if current.as_ref().is_some_and(|set| holds(&volume.join(set), wanted)) {
         return Ok(());
     }
-    let set = new_set(volume, files)?;
+    let set = new_set(volume, wanted)?;
     let next = volume.join(NEXT);
     let _ = std::fs::remove_file(&next);
     symlink(&set, &next)?;
     std::fs::rename(&next, volume.join(DATA))?;
     let shown: std::collections::BTreeSet<&str> =
-        files.keys().filter_map(|path| path.split('/').next()).collect();
+        wanted.keys().filter_map(|path| path.split('/').next()).collect();
     for name in &shown {
         let link = volume.join(name);
         if !link.is_symlink() {
@@ -63,19 +63,17 @@ fn is_set(link: &Path) -> bool {
 }
 
 /// A directory with the files; its name, which nothing else has.
-fn new_set(volume: &Path, files: &Files) -> io::Result<PathBuf> {
+fn new_set(volume: &Path, wanted: &Files) -> io::Result<PathBuf> {
     let stamp = jiff::Timestamp::now().as_nanosecond();
     let name = PathBuf::from(format!("..{stamp}"));
     let directory = volume.join(&name);
-    std::fs::create_dir(&directory)?;
-    std::fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
-    for (path, content) in files {
+    files::directory(&directory, 0o755)?;
+    for (path, content) in wanted {
         let path = directory.join(path);
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            files::directories(parent, 0o755)?;
         }
-        std::fs::write(&path, &content.bytes)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(content.mode))?;
+        files::write(&path, content.mode, &content.bytes)?;
     }
     Ok(name)
 }

@@ -1,12 +1,12 @@
 //! Paths of the node itself. What is there is checked against what the pod says it is, in upstream's words.
 
-use std::fs::{Metadata, OpenOptions, Permissions};
+use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use corten_api::Value;
-use rustix::fs::OFlags;
+use corten_base::files;
 
 /// Sees to it that there is what the pod expects to find.
 pub(super) fn check(source: &Value) -> Result<PathBuf, String> {
@@ -44,17 +44,9 @@ fn make(path: &Path, kind: &str) -> io::Result<()> {
         return Ok(());
     }
     match kind {
-        "" | "DirectoryOrCreate" => {
-            std::fs::create_dir_all(path)?;
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            let made = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-            made.set_permissions(Permissions::from_mode(0o755))
-        }
-        "FileOrCreate" => {
-            // Only a file that was not there: another pod may have the folder, and put a link here just now.
-            let made = OpenOptions::new().write(true).create_new(true).open(path)?;
-            made.set_permissions(Permissions::from_mode(0o644))
-        }
+        "" | "DirectoryOrCreate" => files::directories(path, 0o755),
+        // Only a file that was not there: another pod may have the folder, and put a link here just now.
+        "FileOrCreate" => files::create_new(path, 0o644),
         _ => Ok(()),
     }
 }

@@ -33,13 +33,23 @@ pub(super) fn release(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Mounts memory at a path, unless that has been done; whether it was to be done.
+/// Mounts memory at a path, unless that has been done; whether it was to be done. It is never swapped out if the kernel
+/// can promise that, which it can since 6.3.
 pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<bool> {
     if below(path)?.iter().any(|point| point == path) {
         return Ok(false);
     }
-    let options = size.map(|size| CString::new(format!("size={size}"))).transpose()?;
-    rustix::mount::mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_deref())?;
+    let size = size.map(|size| format!(",size={size}")).unwrap_or_default();
+    let mount = |options: String| -> io::Result<()> {
+        let options = CString::new(options)?;
+        Ok(rustix::mount::mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_c_str())?)
+    };
+    match mount(format!("mode=0777,noswap{size}")) {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            mount(format!("mode=0777{size}"))?;
+        }
+        mounted => mounted?,
+    }
     Ok(true)
 }
 

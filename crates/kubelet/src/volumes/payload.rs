@@ -77,6 +77,11 @@ fn check_path(path: &str) -> Result<(), String> {
     }
 }
 
+/// Whether upstream keeps a plugin's volumes in memory: all that may hold a secret.
+pub(super) fn is_kept_in_memory(plugin: &str) -> bool {
+    plugin != "configmap"
+}
+
 fn mode_of(source: &Value, key: &str) -> Option<u32> {
     source.int_at(&[key]).and_then(|mode| u32::try_from(mode).ok())
 }

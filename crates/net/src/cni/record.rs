@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use corten_base::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -54,7 +55,7 @@ pub(super) struct Records(PathBuf);
 
 impl Records {
     pub(super) fn open(folder: &Path) -> Result<Records> {
-        fs::create_dir_all(folder).map_err(during("making", folder))?;
+        files::private_directory(folder).map_err(during("making", folder))?;
         Ok(Records(folder.to_owned()))
     }
 
@@ -77,7 +78,7 @@ impl Records {
         let path = self.path(sandbox)?;
         let unfinished = path.with_extension("new");
         let text = serde_json::to_vec(record).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&unfinished, text))
+        text.and_then(|text| files::write_private(&unfinished, text))
             .and_then(|()| fs::rename(&unfinished, &path))
             .map_err(during("writing", &path))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use corten_base::{ConnectionLimits, Connections};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -58,9 +59,17 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Answers for as long as it is not dropped.
 pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
+    let connections = Connections::new(ConnectionLimits::FEW);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, answers.clone()))),
+            Ok((stream, address)) => {
+                let Some(place) = connections.enter(address.ip()) else { continue };
+                let connection = connection(stream, answers.clone());
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -16,6 +16,7 @@ use std::{
     },
 };
 
+use corten_base::files;
 use parking_lot::Mutex;
 
 use super::frame::{self, ALIGNMENT, Frame, HEAD, Head, Place};
@@ -58,7 +59,7 @@ impl LogFile {
     /// A file without frames, under a name that is not final; its beginning is on disk.
     pub(super) fn create(path: &Path, name: &str, base: Revision) -> Result<LogFile, Error> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(path);
+        let file = files::open_private(options.read(true).write(true).create(true).truncate(true), path);
         LogFile::begin(file.map_err(Error::disk(path))?, path, name, base)
     }
 
@@ -72,7 +73,8 @@ impl LogFile {
 
     /// A file that is there, not looked at beyond its beginning.
     pub(super) fn open(path: &Path, name: &str) -> Result<LogFile, Error> {
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(Error::file(path))?;
+        let file = files::open_private(OpenOptions::new().read(true).write(true), path)
+            .map_err(Error::file(path))?;
         let mut bytes = [0; START as usize];
         let length = file.metadata().map_err(Error::file(path))?.len();
         let damaged = || Error::from(Damage::Log { file: name.into(), at: 0 });

@@ -16,6 +16,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use corten_base::files;
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::file::PAGE;
@@ -128,7 +129,8 @@ fn failed(error: &io::Error) -> State {
 
 /// A file of zeros that is on disk; none is left behind if that fails.
 fn prepare(path: &Path, bytes: u64) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+    let file =
+        files::open_private(OpenOptions::new().read(true).write(true).create(true).truncate(true), path)?;
     let filled = has_room(&file, bytes).and_then(|()| fill(&file, path, bytes));
     if let Err(error) = filled {
         drop(file);

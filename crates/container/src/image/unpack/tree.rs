@@ -10,6 +10,8 @@ pub(super) struct Tree {
     below: Vec<OwnedFd>,
     /// The folder that was asked for last; archives come folder by folder.
     last: Option<(PathBuf, OwnedFd)>,
+    /// What may still be written.
+    budget: Arc<Budget>,
 }
 
 /// What is at a place, in the topmost layer that has something there.
@@ -20,16 +22,18 @@ enum Found {
     Other,
 }
 
+/// Folders that the archive implies and does not describe.
+const FOLDER: Mode = Mode::from_bits_retain(0o755);
 const WHITEOUT: Dev = 0;
 const LONGEST_CHASE: usize = 40;
 
 impl Tree {
-    pub(super) fn open(root: &Path, below: &[PathBuf]) -> io::Result<Tree> {
+    pub(super) fn open(root: &Path, below: &[PathBuf], budget: Arc<Budget>) -> io::Result<Tree> {
         let open = |path: &Path| {
             rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         };
         let below = below.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
-        Ok(Tree { root: open(root)?, below, last: None })
+        Ok(Tree { root: open(root)?, below, last: None, budget })
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
@@ -79,15 +83,18 @@ impl Tree {
                 }
                 Found::Folder { here: true, .. } => {}
                 Found::Folder { here: false, owner, mode } => {
-                    rustix::fs::mkdirat(&self.root, &next, Mode::from_raw_mode(0o755))?;
+                    rustix::fs::mkdirat(&self.root, &next, FOLDER)?;
                     attributes(&self.root, next.as_os_str(), owner, Some(mode))?;
                 }
                 Found::Nothing | Found::Other => {
                     self.clear(&open_beneath(&self.root, &real, OFlags::RDONLY)?, &part)?;
-                    rustix::fs::mkdirat(&self.root, &next, Mode::from_raw_mode(0o755))?;
+                    rustix::fs::mkdirat(&self.root, &next, FOLDER)?;
+                    // Whatever the umask is.
+                    rustix::fs::chmodat(&self.root, &next, FOLDER, AtFlags::empty())?;
                 }
             }
             real = next;
+            check_depth(&real)?;
         }
         Ok(real)
     }
@@ -128,7 +135,7 @@ impl Tree {
         }
         self.last = None;
         self.clear(parent, name)?;
-        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+        rustix::fs::mkdirat(parent, name, FOLDER)?;
         if kind == Some(FileType::CharacterDevice) {
             // It replaces what was hidden, and must not show it again.
             let folder = open_beneath(parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -141,11 +148,7 @@ impl Tree {
     pub(super) fn clear(&self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(rustix::io::Errno::ISDIR) => {
-                let path =
-                    Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(folder).to_string());
-                fs::remove_dir_all(path.join(name))
-            }
+            Err(rustix::io::Errno::ISDIR) => fs::remove_dir_all(path_of(folder).join(name)),
             Err(error) => Err(error.into()),
         }
     }
@@ -166,20 +169,53 @@ impl Tree {
         }
     }
 
+    /// Only the content of a regular file is read. What else is below is made anew: an image may say that a device is at a
+    /// place, and opening it would be opening the node's.
     fn copy_up(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         let found = self
             .below
             .iter()
-            .find_map(|layer| open_beneath(layer, from, OFlags::RDONLY | OFlags::NOFOLLOW).ok());
-        let mut file = File::from(found.ok_or_else(|| malformed("a link to what is not there"))?);
-        let stat = rustix::fs::fstat(&file)?;
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let copy = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?;
-        io::copy(&mut file, &mut File::from(copy))?;
+            .find_map(|layer| open_beneath(layer, from, OFlags::PATH | OFlags::NOFOLLOW).ok());
+        let found = found.ok_or_else(|| malformed("a link to what is not there"))?;
+        let stat = rustix::fs::fstat(&found)?;
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-        attributes(folder, name, (stat.st_uid, stat.st_gid), Some(mode))?;
+        let mut is_link = false;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                self.budget.spend(u64::try_from(stat.st_size).unwrap_or_default())?;
+                let mut content = File::open(path_of(&found))?;
+                io::copy(&mut content, &mut new_file(folder, name)?)?;
+            }
+            FileType::Symlink => {
+                is_link = true;
+                let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+                rustix::fs::symlinkat(target, folder, name)?;
+            }
+            kind @ (FileType::CharacterDevice | FileType::BlockDevice) if stat.st_rdev != WHITEOUT => {
+                rustix::fs::mknodat(folder, name, kind, Mode::empty(), stat.st_rdev)?;
+            }
+            kind @ FileType::Fifo => rustix::fs::mknodat(folder, name, kind, Mode::empty(), 0)?,
+            _ => return Err(malformed("a link to what is not there")),
+        }
+        attributes(folder, name, (stat.st_uid, stat.st_gid), (!is_link).then_some(mode))?;
         set_time(folder, name, u64::try_from(stat.st_mtime).unwrap_or_default())
     }
+
+    /// Sets a folder's time, if it is still there.
+    pub(super) fn set_folder_time(&self, path: &Path, seconds: u64) -> io::Result<()> {
+        let Some(name) = path.file_name() else { return Ok(()) };
+        let real = self.resolve(path.parent().unwrap_or(Path::new("")))?;
+        let parent = open_beneath(&self.root, &real, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        match set_time(&parent, name, seconds) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            set => set,
+        }
+    }
+}
+
+pub(super) fn new_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?))
 }
 
 /// Opens what is below a folder, without following any link on the way.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use corten_base::files;
 use corten_sys::wire::{Container, Launch, Processes, Request};
 
 use super::super::oci::{self, Surroundings};
@@ -43,8 +44,9 @@ impl Native {
             },
         );
         let failed = |error| Error::internal("writing the container's bundle", error);
-        fs::create_dir_all(&memory).map_err(failed)?;
-        fs::write(folder.join("config.json"), spec.to_string()).map_err(failed)?;
+        files::directory(Path::new(&memory), 0o755).map_err(failed)?;
+        // The environment is in it.
+        files::write_private(&folder.join("config.json"), spec.to_string()).map_err(failed)?;
         let place = |name: &str| folder.join(name).display().to_string();
         let pid_file = place("pid");
         let mut words = vec![program.display().to_string()];

@@ -1,0 +1,123 @@
+//! How many connections a listener takes on, in all and from one address.
+//!
+//! A connection costs a descriptor and some memory before anybody knows whose it is. So that one machine cannot take all of
+//! them, each address has a share; what comes on top is closed at once, and the others are served.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    pub total: usize,
+    pub per_address: usize,
+}
+
+impl ConnectionLimits {
+    /// For a listener that few talk to, such as one for health and metrics.
+    pub const FEW: ConnectionLimits = ConnectionLimits { total: 512, per_address: 128 };
+
+    /// For a listener that everybody talks to: most of the process' descriptors, and half of those for one address,
+    /// behind which many clients may be.
+    pub fn of_descriptors(descriptors: Option<u64>) -> ConnectionLimits {
+        const MOST: u64 = 1 << 20;
+        let descriptors = usize::try_from(descriptors.unwrap_or(MOST).min(MOST)).unwrap_or(usize::MAX);
+        let total = descriptors / 4 * 3;
+        ConnectionLimits { total, per_address: total / 2 }
+    }
+}
+
+/// The connections of a listener. Clones are of the same one.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    limits: ConnectionLimits,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// The place of a connection, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Connected {
+    address: IpAddr,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Connections {
+    pub fn new(limits: ConnectionLimits) -> Connections {
+        Connections { limits, open: Arc::default() }
+    }
+
+    /// A place for a connection from an address, if there is one.
+    pub fn enter(&self, address: IpAddr) -> Option<Connected> {
+        let address = network_of(address);
+        let mut open = self.open.lock();
+        let own = open.by_address.get(&address).copied().unwrap_or_default();
+        if open.total >= self.limits.total || own >= self.limits.per_address {
+            return None;
+        }
+        open.total += 1;
+        open.by_address.insert(address, own + 1);
+        Some(Connected { address, open: self.open.clone() })
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        open.total -= 1;
+        if let Some(own) = open.by_address.get_mut(&self.address) {
+            *own -= 1;
+            if *own == 0 {
+                open.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// A machine has all addresses of an IPv6 network, so that network counts as one address.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            const HOST: u128 = (1 << 64) - 1;
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !HOST))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_the_places_of_others() {
+        let connections = Connections::new(ConnectionLimits { total: 5, per_address: 2 });
+        let enter = |address: &str| connections.enter(address.parse().unwrap());
+        let held: Vec<_> = ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2"].map(enter).into();
+        assert!(held.iter().all(Option::is_some));
+        assert!(enter("192.0.2.1").is_none() && enter("2001:db8::3").is_none(), "their shares are used up");
+        let last = enter("2001:db8:0:1::1");
+        assert!(last.is_some() && enter("192.0.2.9").is_none(), "there are no more than that");
+        drop(held);
+        assert!(enter("192.0.2.1").is_some());
+        drop(last);
+        assert_eq!(connections.open.lock().total, 0);
+        assert!(connections.open.lock().by_address.is_empty());
+    }
+
+    #[test]
+    fn most_descriptors_are_for_connections() {
+        let limits = |descriptors| ConnectionLimits::of_descriptors(descriptors);
+        assert_eq!(limits(Some(1024)), ConnectionLimits { total: 768, per_address: 384 });
+        assert_eq!(limits(None), limits(Some(u64::MAX)));
+    }
+}
