@@ -71,15 +71,23 @@ pub(crate) fn object(
 }
 
 /// Findings in the order in which a reader of the document comes upon them.
-fn in_document_order(strict: &mut [String], body: &[u8]) {
-    let paths = json::member_paths(body);
-    strict.sort_by_cached_key(|finding| {
-        let path = finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
-        let mut places = (0..paths.len()).filter(|i| paths[*i] == path);
-        // A duplicate is found where it stands for the second time.
-        let skipped = usize::from(finding.starts_with("duplicate"));
-        places.nth(skipped).unwrap_or(usize::MAX)
-    });
+fn in_document_order(strict: &mut Vec<String>, body: &[u8]) {
+    let paths: Vec<&str> = strict
+        .iter()
+        .map(|finding| finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"')))
+        .collect();
+    let places = json::places(body, &paths);
+    let mut findings: Vec<(usize, String)> = std::mem::take(strict)
+        .into_iter()
+        .zip(places)
+        .map(|(finding, places)| {
+            // A duplicate is found where it stands for the second time.
+            let skipped = usize::from(finding.starts_with("duplicate"));
+            (places.get(skipped).copied().unwrap_or(usize::MAX), finding)
+        })
+        .collect();
+    findings.sort_by_key(|(place, _)| *place);
+    strict.extend(findings.into_iter().map(|(_, finding)| finding));
 }
 
 /// The tree of a body in any format, not yet checked against a type.

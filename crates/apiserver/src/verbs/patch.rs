@@ -246,7 +246,7 @@ impl PatchBody {
     /// A patch whose outcome is not an object of the kind.
     fn unfit(&self, patched: Option<&Value>, why: &str) -> Status {
         let shown = match patched {
-            None => go_text(&self.tree),
+            None => patch::shown(&self.tree),
             Some(patched) => json::write_to_string(patched),
         };
         let mut errors = ErrorList::new();
@@ -278,21 +278,6 @@ impl PatchBody {
         let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);
         Ok(object)
-    }
-}
-
-/// A tree as Go prints a map.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let members: Vec<String> =
-                map.iter().map(|(key, item)| format!("{key}:{}", go_text(item))).collect();
-            format!("map[{}]", members.join(" "))
-        }
-        other => json::write_to_string(other),
     }
 }
 

@@ -78,7 +78,7 @@ fn validate_taints(taints: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
         let same =
             |other: &Value| text(other, "key") == key && text(other, "effect") == text(taint, "effect");
         if taints.iter().take(i).any(same) {
-            errors.0.push(FieldError {
+            errors.add(FieldError {
                 kind: FieldErrorKind::Duplicate,
                 field: at.to_string(),
                 bad_value: Some(shown_taint(taint)),

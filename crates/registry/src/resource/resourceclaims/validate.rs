@@ -177,7 +177,7 @@ fn validate_device_statuses(statuses: &[Value], results: &[Value], errors: &mut 
     }
     for (i, device) in statuses.iter().enumerate() {
         if statuses.iter().take(i).any(|earlier| same_device(earlier, device)) {
-            errors.0.push(FieldError {
+            errors.add(FieldError {
                 kind: FieldErrorKind::Duplicate,
                 field: at.index(i).into(),
                 bad_value: Some(shown_id(device)),
