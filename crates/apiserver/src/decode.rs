@@ -61,6 +61,7 @@ pub(crate) fn object(
     let format = negotiate::body_format(headers)?;
     let mut strict = Vec::new();
     let mut object = parse(format, body, expected, &mut strict)?;
+    check_size(&object)?;
     check_kind(&mut object, body, expected)?;
     conform_whole(&mut object, expected, &mut strict)?;
     if format == Format::Json && strict.len() > 1 {
@@ -68,6 +69,29 @@ pub(crate) fn object(
     }
     let warnings = judge(strict, validation, expected)?;
     Ok(Decoded { object, warnings })
+}
+
+/// How many objects and lists one body, or the outcome of a patch, may consist of. No object that can be stored
+/// has as many; the smallest of them, two bytes long, becomes a thousand once its type fills it in.
+const MAX_PARTS: usize = 100_000;
+
+/// Refuses a tree of so many parts that filling it in would take memory out of proportion to the request.
+pub(crate) fn check_size(tree: &Value) -> Result<(), Status> {
+    fn count(value: &Value, left: usize) -> Option<usize> {
+        match value {
+            Value::Array(items) => {
+                items.iter().try_fold(left.checked_sub(1)?, |left, item| count(item, left))
+            }
+            Value::Object(map) => {
+                map.iter().try_fold(left.checked_sub(1)?, |left, (_, item)| count(item, left))
+            }
+            _ => Some(left),
+        }
+    }
+    match count(tree, MAX_PARTS) {
+        Some(_) => Ok(()),
+        None => Err(Status::too_large(format!("limit is {MAX_PARTS} objects and lists"))),
+    }
 }
 
 /// Findings in the order in which a reader of the document comes upon them.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use corten_api::Status;
 use corten_auth::User;
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
@@ -25,7 +25,7 @@ use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, connect, endpoints, random, websocket};
+use crate::{Server, compress, connect, endpoints, heavy, random, warnings, websocket};
 
 /// The largest body that is read.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -72,7 +72,7 @@ impl Server {
                 refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
-        warn(answer.headers_mut(), warning.as_slice());
+        warnings::add(answer.headers_mut(), warning.as_slice());
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
             answer.headers_mut().insert(AUDIT_ID, id);
         }
@@ -180,11 +180,11 @@ impl Server {
         }
         let work = async {
             call.body = read(body, &call.headers).await?;
-            let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
+            let (mut call, outcome) = heavy::answer(call, info.verb).await;
             // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
             let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
-            warn(answer.headers_mut(), &call.warnings);
+            warnings::add(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
         within(timeout, work).await
@@ -258,7 +258,7 @@ fn require_verb(call: &Call, verb: &str) -> Result<(), Status> {
     if call.served.resource.has_verb(verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }
 
-async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
+pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
     let served = call.served.clone();
     if !call.at.subresource.is_empty() {
         let found = served.resource.subresource(&call.at.subresource).ok_or_else(Status::unknown_path)?;
@@ -352,15 +352,6 @@ fn deprecation(call: &Call) -> Option<&'static str> {
             Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         }
         _ => None,
-    }
-}
-
-fn warn(headers: &mut HeaderMap, warnings: &[impl AsRef<str>]) {
-    for text in warnings {
-        let escaped = text.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            headers.append(WARNING, value);
-        }
     }
 }
 

@@ -157,6 +157,7 @@ impl PatchBody {
         if validation == FieldValidation::Ignore {
             strict.clear();
         }
+        decode::check_size(&tree)?;
         Ok(PatchBody { kind, tree, strict })
     }
 
@@ -218,6 +219,7 @@ impl PatchBody {
                 patch::strategic::apply(&mut new, &self.tree, expected.schema).map_err(|e| e.to_status())?;
             }
         }
+        decode::check_size(&new)?;
         // Only a strategic patch is told as it was sent; of any other the outcome is shown as it was.
         let shown = (self.kind != PatchKind::Strategic).then(|| new.clone());
         let unfit = |why: &str| self.unfit(shown.as_ref(), why);
