@@ -467,7 +467,7 @@ impl ErrorList {
     }
 
     /// Whether nothing more is listed: then nothing is put into words either.
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.1 > MAX_ERROR_BYTES && !self.0.is_empty()
     }
 
