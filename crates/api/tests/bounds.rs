@@ -17,7 +17,7 @@ use corten_api::{Value, json, patch, protobuf, schema, time, yaml};
 use meter::{excess, settle};
 
 /// Every text, given to one decoder.
-fn check(texts: &[(&str, fn(usize) -> Vec<u8>)], small: usize, work: fn(&[u8])) {
+fn check(texts: texts::Texts, small: usize, work: fn(&[u8])) {
     let complaints: Vec<String> = texts
         .iter()
         .filter_map(|(name, text)| excess(name, small, text, Vec::len, |text| work(text)))
@@ -117,7 +117,7 @@ fn size((object, change): &Change) -> usize {
     json::write_to_string(object).len() + json::write_to_string(change).len()
 }
 
-fn check_changes(cases: &[(&str, fn(usize) -> Change)], small: usize, work: fn(&Change)) {
+fn check_changes(cases: trees::Changes, small: usize, work: fn(&Change)) {
     let complaints: Vec<String> =
         cases.iter().filter_map(|(name, change)| excess(name, small, change, size, work)).collect();
     settle(&complaints);

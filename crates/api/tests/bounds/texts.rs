@@ -1,7 +1,7 @@
 //! Texts that are as expensive to read as a text of their size can be. The number is roughly how many pieces a text
 //! consists of; long ones are as long as that.
 
-type Texts = &'static [(&'static str, fn(usize) -> Vec<u8>)];
+pub(crate) type Texts = &'static [(&'static str, fn(usize) -> Vec<u8>)];
 
 fn joined(count: usize, separator: &str, piece: impl Fn(usize) -> String) -> String {
     (0..count).map(piece).collect::<Vec<_>>().join(separator)

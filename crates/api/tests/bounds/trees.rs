@@ -2,7 +2,7 @@
 
 use corten_api::{Map, Value, json, value};
 
-type Changes = &'static [(&'static str, fn(usize) -> (Value, Value))];
+pub(crate) type Changes = &'static [(&'static str, fn(usize) -> (Value, Value))];
 
 fn list(count: usize, item: impl Fn(usize) -> Value) -> Value {
     Value::Array((0..count).map(item).collect())
