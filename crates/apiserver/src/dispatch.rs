@@ -180,7 +180,7 @@ impl Server {
         }
         let work = async {
             call.body = read(body, &call.headers).await?;
-            let (mut call, outcome) = heavy::answer(call, info.verb).await;
+            let (mut call, outcome) = Box::pin(heavy::answer(call, info.verb)).await;
             // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
             let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
