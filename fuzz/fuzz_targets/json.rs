@@ -2,9 +2,14 @@
 
 #![no_main]
 
+#[path = "../../crates/api/tests/bounds/allocations.rs"]
+mod allocations;
 #[path = "../bodies/json.rs"]
 mod body;
 #[path = "../bodies/conformed.rs"]
 mod conformed;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let held = allocations::peak(|| body::check(data));
+    assert!(held <= allocations::allowance(data.len()), "{held} bytes held for {} of input", data.len());
+});

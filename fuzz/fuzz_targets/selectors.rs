@@ -2,7 +2,12 @@
 
 #![no_main]
 
+#[path = "../../crates/api/tests/bounds/allocations.rs"]
+mod allocations;
 #[path = "../bodies/selectors.rs"]
 mod body;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let held = allocations::peak(|| body::check(data));
+    assert!(held <= allocations::allowance(data.len()), "{held} bytes held for {} of input", data.len());
+});

@@ -309,7 +309,9 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn unknown(&mut self, key: &str) {
-        if self.strict.len() < MAX_STRICT_ERRORS {
+        // A key can be as long as the object.
+        let said: usize = self.strict.iter().map(String::len).sum();
+        if self.strict.len() < MAX_STRICT_ERRORS && said < json::MAX_FINDINGS_BYTES {
             let path = self.path_to(key);
             self.strict.push(format!("unknown field {path:?}"));
         }

@@ -3,6 +3,7 @@
 //!
 //! Never in here: sockets, files, clocks, tasks. Everything is a function of its arguments.
 
+mod by_content;
 pub mod conform;
 pub mod convert;
 pub mod discovery;
@@ -28,6 +29,7 @@ pub mod time;
 mod value;
 pub mod yaml;
 
+pub use by_content::{ByContent, set_of};
 pub use field::Field;
 pub use status::Status;
 pub use value::{Map, Str, Value};

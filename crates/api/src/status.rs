@@ -1,6 +1,7 @@
 //! Errors as Kubernetes says them: `metav1.Status` with upstream's reasons, codes and wording, and the
 //! field errors that make up an `Invalid` one.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::value::{Map, Str, Value};
@@ -448,9 +449,13 @@ impl FieldError {
     }
 }
 
-/// Everything wrong with an object.
+/// Once a list says this much, in bytes, further errors are not listed. The first always is.
+const MAX_ERROR_BYTES: usize = 256 * 1024;
+
+/// Everything wrong with an object, as far as a client can be expected to read it: the errors of an object are
+/// as many as its fields, and each may show a value as large as the object.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ErrorList(pub Vec<FieldError>);
+pub struct ErrorList(pub Vec<FieldError>, usize);
 
 impl ErrorList {
     pub fn new() -> ErrorList {
@@ -461,39 +466,55 @@ impl ErrorList {
         self.0.is_empty()
     }
 
+    /// Whether nothing more is listed: then nothing is put into words either.
+    pub fn is_full(&self) -> bool {
+        self.1 > MAX_ERROR_BYTES && !self.0.is_empty()
+    }
+
     fn push(
         &mut self,
         kind: FieldErrorKind,
         field: impl Into<String>,
-        bad_value: Option<String>,
+        bad_value: impl FnOnce() -> Option<String>,
         detail: impl Into<String>,
     ) {
-        self.0.push(FieldError { kind, field: field.into(), bad_value, detail: detail.into() });
+        if !self.is_full() {
+            self.add(FieldError { kind, field: field.into(), bad_value: bad_value(), detail: detail.into() });
+        }
+    }
+
+    /// Adds an error that is already in words.
+    pub fn add(&mut self, error: FieldError) {
+        if !self.is_full() {
+            self.1 +=
+                error.field.len() + error.bad_value.as_ref().map_or(0, String::len) + error.detail.len();
+            self.0.push(error);
+        }
     }
 
     pub fn required(&mut self, field: impl Into<String>, detail: impl Into<String>) {
-        self.push(FieldErrorKind::Required, field, None, detail);
+        self.push(FieldErrorKind::Required, field, || None, detail);
     }
 
     pub fn forbidden(&mut self, field: impl Into<String>, detail: impl Into<String>) {
-        self.push(FieldErrorKind::Forbidden, field, None, detail);
+        self.push(FieldErrorKind::Forbidden, field, || None, detail);
     }
 
     pub fn invalid(&mut self, field: impl Into<String>, bad: &Value, detail: impl Into<String>) {
-        self.push(FieldErrorKind::Invalid, field, Some(shown(bad)), detail);
+        self.push(FieldErrorKind::Invalid, field, || Some(shown(bad)), detail);
     }
 
     pub fn duplicate(&mut self, field: impl Into<String>, bad: &Value) {
-        self.push(FieldErrorKind::Duplicate, field, Some(shown(bad)), "");
+        self.push(FieldErrorKind::Duplicate, field, || Some(shown(bad)), "");
     }
 
     /// `Duplicate` for a value that upstream does not show as its JSON form.
     pub fn duplicate_shown(&mut self, field: impl Into<String>, shown: impl Into<String>) {
-        self.push(FieldErrorKind::Duplicate, field, Some(shown.into()), "");
+        self.push(FieldErrorKind::Duplicate, field, || Some(shown.into()), "");
     }
 
     pub fn not_found(&mut self, field: impl Into<String>, bad: &Value) {
-        self.push(FieldErrorKind::NotFound, field, Some(shown(bad)), "");
+        self.push(FieldErrorKind::NotFound, field, || Some(shown(bad)), "");
     }
 
     /// `Invalid` for a value that upstream does not show as its JSON form.
@@ -503,45 +524,47 @@ impl ErrorList {
         shown: impl Into<String>,
         detail: impl Into<String>,
     ) {
-        self.push(FieldErrorKind::Invalid, field, Some(shown.into()), detail);
+        self.push(FieldErrorKind::Invalid, field, || Some(shown.into()), detail);
     }
 
     pub fn type_invalid(&mut self, field: impl Into<String>, bad: &Value, detail: impl Into<String>) {
-        self.push(FieldErrorKind::TypeInvalid, field, Some(shown(bad)), detail);
+        self.push(FieldErrorKind::TypeInvalid, field, || Some(shown(bad)), detail);
     }
 
     pub fn internal(&mut self, field: impl Into<String>, detail: impl Into<String>) {
-        self.push(FieldErrorKind::Internal, field, None, detail);
+        self.push(FieldErrorKind::Internal, field, || None, detail);
     }
 
     pub fn too_long(&mut self, field: impl Into<String>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "byte"));
-        self.push(FieldErrorKind::TooLong, field, None, detail);
+        self.push(FieldErrorKind::TooLong, field, || None, detail);
     }
 
     /// `TooLong` where length is counted in characters.
     pub fn too_long_characters(&mut self, field: impl Into<String>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "character"));
-        self.push(FieldErrorKind::TooLong, field, None, detail);
+        self.push(FieldErrorKind::TooLong, field, || None, detail);
     }
 
     pub fn too_short(&mut self, field: impl Into<String>, min: usize) {
         let detail = format!("must be at least {min} {}", plural(min, "character"));
-        self.push(FieldErrorKind::TooShort, field, None, detail);
+        self.push(FieldErrorKind::TooShort, field, || None, detail);
     }
 
     pub fn too_many(&mut self, field: impl Into<String>, actual: usize, max: usize) {
         let detail = format!("must have at most {max} {}", plural(max, "item"));
-        self.push(FieldErrorKind::TooMany, field, Some(actual.to_string()), detail);
+        self.push(FieldErrorKind::TooMany, field, || Some(actual.to_string()), detail);
     }
 
     pub fn too_few(&mut self, field: impl Into<String>, actual: usize, min: usize) {
         let detail = format!("must have at least {min} {}", plural(min, "item"));
-        self.push(FieldErrorKind::TooFew, field, Some(actual.to_string()), detail);
+        self.push(FieldErrorKind::TooFew, field, || Some(actual.to_string()), detail);
     }
 
     pub fn not_supported(&mut self, field: impl Into<String>, bad: &Value, supported: &[&str]) {
-        self.not_supported_shown(field, shown(bad), supported);
+        if !self.is_full() {
+            self.not_supported_shown(field, shown(bad), supported);
+        }
     }
 
     /// `NotSupported` for a value that upstream does not show as its JSON form.
@@ -553,7 +576,7 @@ impl ErrorList {
     ) {
         let supported: Vec<String> = supported.iter().copied().map(quoted).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.push(FieldErrorKind::NotSupported, field, Some(shown.into()), detail);
+        self.push(FieldErrorKind::NotSupported, field, || Some(shown.into()), detail);
     }
 
     /// Each error as a status lists it.
@@ -563,21 +586,17 @@ impl ErrorList {
 
     /// One line for all, each error once: bare when there is one, bracketed when there are more.
     pub fn summary(&self) -> String {
-        let mut seen: Vec<String> = Vec::new();
-        for error in &self.0 {
-            let line = if error.field.is_empty() {
-                error.body()
-            } else {
-                format!("{}: {}", error.field, error.body())
-            };
-            if !seen.contains(&line) {
-                seen.push(line);
-            }
-        }
-        match seen.len() {
-            1 => seen.remove(0),
+        let line = |error: &FieldError| match error.field.as_str() {
+            "" => error.body(),
+            field => format!("{field}: {}", error.body()),
+        };
+        let mut seen = HashSet::new();
+        let mut lines: Vec<String> = self.0.iter().map(line).collect();
+        lines.retain(|line| seen.insert(line.clone()));
+        match lines.len() {
+            1 => lines.remove(0),
             0 => String::new(),
-            _ => format!("[{}]", seen.join(", ")),
+            _ => format!("[{}]", lines.join(", ")),
         }
     }
 }
@@ -619,6 +638,21 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_full_of_errors_is_told_of_some() {
+        let list = Value::Array(vec![Value::from("x".repeat(1000)); 100]);
+        let mut errors = ErrorList::new();
+        for i in 0..10_000 {
+            errors.invalid(format!("spec.items[{i}]"), &list, "no");
+        }
+        assert_eq!(errors.0.len(), 3);
+        assert!(errors.summary().len() < 2 * MAX_ERROR_BYTES);
+        // What was cleared can be refused again.
+        errors.0.clear();
+        errors.required("a", "");
+        assert!(!errors.is_empty());
+    }
 
     #[test]
     fn messages_are_upstreams() {

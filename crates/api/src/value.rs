@@ -122,6 +122,14 @@ impl Map {
         self.0.retain_mut(|(k, v)| keep(k, v));
     }
 
+    /// Sets many keys at once, in any order; of equal ones the last wins. Setting them one by one would move
+    /// the rest of the map for each.
+    pub fn extend(&mut self, entries: impl IntoIterator<Item = (Str, Value)>) {
+        let mut all = std::mem::take(&mut self.0);
+        all.extend(entries);
+        *self = Map::from_unsorted(all, |_| {});
+    }
+
     /// Takes entries in the order of their keys, each of which there is once.
     pub(crate) fn from_sorted(entries: Vec<(Str, Value)>) -> Self {
         Map(entries)

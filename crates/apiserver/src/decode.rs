@@ -61,6 +61,7 @@ pub(crate) fn object(
     let format = negotiate::body_format(headers)?;
     let mut strict = Vec::new();
     let mut object = parse(format, body, expected, &mut strict)?;
+    check_size(&object)?;
     check_kind(&mut object, body, expected)?;
     conform_whole(&mut object, expected, &mut strict)?;
     if format == Format::Json && strict.len() > 1 {
@@ -70,16 +71,47 @@ pub(crate) fn object(
     Ok(Decoded { object, warnings })
 }
 
+/// How many objects and lists one body, or the outcome of a patch, may consist of. No object that can be stored
+/// has as many; the smallest of them, two bytes long, becomes a thousand once its type fills it in.
+const MAX_PARTS: usize = 100_000;
+
+/// Refuses a tree of so many parts that filling it in would take memory out of proportion to the request.
+pub(crate) fn check_size(tree: &Value) -> Result<(), Status> {
+    fn count(value: &Value, left: usize) -> Option<usize> {
+        match value {
+            Value::Array(items) => {
+                items.iter().try_fold(left.checked_sub(1)?, |left, item| count(item, left))
+            }
+            Value::Object(map) => {
+                map.iter().try_fold(left.checked_sub(1)?, |left, (_, item)| count(item, left))
+            }
+            _ => Some(left),
+        }
+    }
+    match count(tree, MAX_PARTS) {
+        Some(_) => Ok(()),
+        None => Err(Status::too_large(format!("limit is {MAX_PARTS} objects and lists"))),
+    }
+}
+
 /// Findings in the order in which a reader of the document comes upon them.
-fn in_document_order(strict: &mut [String], body: &[u8]) {
-    let paths = json::member_paths(body);
-    strict.sort_by_cached_key(|finding| {
-        let path = finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
-        let mut places = (0..paths.len()).filter(|i| paths[*i] == path);
-        // A duplicate is found where it stands for the second time.
-        let skipped = usize::from(finding.starts_with("duplicate"));
-        places.nth(skipped).unwrap_or(usize::MAX)
-    });
+fn in_document_order(strict: &mut Vec<String>, body: &[u8]) {
+    let paths: Vec<&str> = strict
+        .iter()
+        .map(|finding| finding.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"')))
+        .collect();
+    let places = json::places(body, &paths);
+    let mut findings: Vec<(usize, String)> = std::mem::take(strict)
+        .into_iter()
+        .zip(places)
+        .map(|(finding, places)| {
+            // A duplicate is found where it stands for the second time.
+            let skipped = usize::from(finding.starts_with("duplicate"));
+            (places.get(skipped).copied().unwrap_or(usize::MAX), finding)
+        })
+        .collect();
+    findings.sort_by_key(|(place, _)| *place);
+    strict.extend(findings.into_iter().map(|(_, finding)| finding));
 }
 
 /// The tree of a body in any format, not yet checked against a type.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use corten_api::Status;
 use corten_auth::User;
 use futures_util::FutureExt;
-use http::header::{HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request};
 use hyper::body::{Body, Incoming};
@@ -24,7 +24,7 @@ use crate::negotiate::{Format, View, Wanted};
 use crate::request::{self, Query, RequestInfo, ResourcePath};
 use crate::respond::{self, Answer};
 use crate::verbs::{delete, list, patch, subresource, watch, write};
-use crate::{Server, compress, connect, endpoints, in_flight, random, websocket};
+use crate::{Server, compress, connect, endpoints, heavy, in_flight, random, warnings, websocket};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -67,7 +67,7 @@ impl Server {
                 refuse(&parts, &Status::internal("the request could not be handled"))
             }
         };
-        warn(answer.headers_mut(), warning.as_slice());
+        warnings::add(answer.headers_mut(), warning.as_slice());
         if let Ok(id) = HeaderValue::from_str(&random::uuid()) {
             answer.headers_mut().insert(AUDIT_ID, id);
         }
@@ -192,11 +192,11 @@ impl Server {
             RequestBody::Read(bytes) => bytes,
         };
         let work = async {
-            let outcome = Box::pin(dispatch(&mut call, info.verb)).await;
+            let (mut call, outcome) = Box::pin(heavy::answer(call, info.verb)).await;
             // Warnings reach the client also with a refusal.
             call.warnings.extend(deprecation(&call).map(str::to_owned));
             let mut answer = outcome.unwrap_or_else(|status| refuse(parts, &status));
-            warn(answer.headers_mut(), &call.warnings);
+            warnings::add(answer.headers_mut(), &call.warnings);
             Ok(answer)
         };
         within(timeout, work).await
@@ -276,7 +276,7 @@ fn require_verb(call: &Call, verb: &str) -> Result<(), Status> {
     if call.served.resource.has_verb(verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
 }
 
-async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
+pub(crate) async fn dispatch(call: &mut Call, verb: &'static str) -> Result<Answer, Status> {
     let served = call.served.clone();
     if !call.at.subresource.is_empty() {
         let found = served.resource.subresource(&call.at.subresource).ok_or_else(Status::unknown_path)?;
@@ -324,15 +324,6 @@ fn deprecation(call: &Call) -> Option<&'static str> {
             Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         }
         _ => None,
-    }
-}
-
-fn warn(headers: &mut HeaderMap, warnings: &[impl AsRef<str>]) {
-    for text in warnings {
-        let escaped = text.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            headers.append(WARNING, value);
-        }
     }
 }
 

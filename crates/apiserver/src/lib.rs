@@ -21,6 +21,7 @@ mod dispatch;
 mod endpoints;
 mod events;
 mod filter;
+mod heavy;
 mod in_flight;
 mod listen;
 mod local;
@@ -37,6 +38,7 @@ mod reviews;
 mod tls;
 mod verbs;
 mod version;
+mod warnings;
 mod websocket;
 
 use std::net::SocketAddr;

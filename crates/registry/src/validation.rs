@@ -33,6 +33,7 @@ mod ports;
 mod probe;
 mod projected_volume;
 pub(crate) mod quantities;
+pub(crate) mod repeats;
 mod requirements;
 pub(crate) mod resources;
 mod security_context;

@@ -2,6 +2,7 @@
 
 mod access;
 mod admission;
+mod attacks;
 mod authentication;
 mod bad_input;
 mod bootstrap;

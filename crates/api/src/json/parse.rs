@@ -3,20 +3,27 @@
 //! Errors are worded as Go's `encoding/json` words them, since they reach users. Invalid UTF-8 is
 //! replaced, as Go does. Nesting is limited so that no input can exhaust the stack. The value of a
 //! member called `fieldsV1` is kept as raw text: it is the bulk of most objects and rarely looked at.
+//!
+//! Time and memory are linear in the text, whatever it says: paths are put into words only for findings, and
+//! these are limited in number and size.
 
 use std::borrow::Cow;
 
 use memchr::memchr3;
 use thiserror::Error;
 
+use super::order::Order;
 use super::scan::plain_run;
 use crate::value::{Map, Str, Value};
 
 /// Deeper input is refused. Far beyond any real object, far below what the stack allows.
-const MAX_DEPTH: usize = 256;
+pub(crate) const MAX_DEPTH: usize = 256;
 
 /// More duplicates than this are not worth reporting; upstream stops there too.
 const MAX_DUPLICATES: usize = 100;
+
+/// Nor are more once their paths are this long together: a key can be as long as the text.
+pub(crate) const MAX_FINDINGS_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
@@ -74,14 +81,12 @@ pub fn parse_reporting(text: &[u8], duplicates: Option<&mut Vec<Duplicate>>) -> 
     Ok(value)
 }
 
-/// The paths of all members in the order they stand in a document that was parsed before.
-pub fn member_paths(text: &[u8]) -> Vec<String> {
+/// Reads a document that was parsed before once more, telling `order` of each member.
+pub(super) fn visit(text: &[u8], order: &mut Order) {
     let text = String::from_utf8_lossy(text);
-    let mut order = Vec::new();
-    let mut parser = Parser { order: Some(&mut order), ..Parser::new(&text) };
-    // What cannot be read has no order; the paths up to there do.
+    let mut parser = Parser { order: Some(order), ..Parser::new(&text) };
+    // What cannot be read has no order; the members up to there do.
     let _ = parser.value(0);
-    order
 }
 
 enum Step {
@@ -94,8 +99,10 @@ struct Parser<'a, 'd> {
     at: usize,
     /// A key stood twice in one object.
     is_doubled: bool,
+    /// Inside a value that becomes raw text, in which there is no other.
+    in_raw: bool,
     duplicates: Option<&'d mut Vec<Duplicate>>,
-    order: Option<&'d mut Vec<String>>,
+    order: Option<&'d mut Order>,
     path: Vec<Step>,
     /// Members of the objects being read, innermost last: each object is given exactly the room it needs
     /// once it is whole.
@@ -108,6 +115,7 @@ impl<'a, 'd> Parser<'a, 'd> {
             text,
             at: 0,
             is_doubled: false,
+            in_raw: false,
             duplicates: None,
             order: None,
             path: Vec::new(),
@@ -175,7 +183,8 @@ impl<'a, 'd> Parser<'a, 'd> {
         let mut is_sorted = true;
         loop {
             let key = self.key()?;
-            let value = if key.is("fieldsV1") { self.raw(depth + 1)? } else { self.member(&key, depth)? };
+            let raw = key.is("fieldsV1") && !self.in_raw;
+            let value = if raw { self.raw(depth + 1)? } else { self.member(&key, depth)? };
             is_sorted &= self.members.len() == first || self.members.last().is_some_and(|last| last.0 < key);
             self.members.push((key, value));
             self.skip_space();
@@ -197,6 +206,7 @@ impl<'a, 'd> Parser<'a, 'd> {
             *doubled = true;
             if let Some(duplicates) = duplicates
                 && duplicates.len() < MAX_DUPLICATES
+                && duplicates.iter().map(|found| found.path.len()).sum::<usize>() < MAX_FINDINGS_BYTES
             {
                 duplicates.push(Duplicate { path: path_to(path, key) });
             }
@@ -208,11 +218,11 @@ impl<'a, 'd> Parser<'a, 'd> {
             return self.value(depth + 1);
         }
         if let Some(order) = &mut self.order {
-            order.push(path_to(&self.path, key));
+            order.enter_member(key);
         }
         self.path.push(Step::Key(key.clone()));
         let value = self.value(depth + 1);
-        self.path.pop();
+        self.leave();
         value
     }
 
@@ -248,10 +258,20 @@ impl<'a, 'd> Parser<'a, 'd> {
     }
 
     fn item(&mut self, index: usize, depth: usize) -> Result<Value, ParseError> {
+        if let Some(order) = &mut self.order {
+            order.enter_item(index);
+        }
         self.path.push(Step::Index(index));
         let item = self.value(depth + 1);
-        self.path.pop();
+        self.leave();
         item
+    }
+
+    fn leave(&mut self) {
+        self.path.pop();
+        if let Some(order) = &mut self.order {
+            order.leave();
+        }
     }
 
     /// Checks an object and keeps its text instead of a tree.
@@ -270,7 +290,7 @@ impl<'a, 'd> Parser<'a, 'd> {
         if !text.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
             return Ok(Value::Raw(Str::new(text)));
         }
-        let tree = Parser::new(text).value(depth)?;
+        let tree = Parser { in_raw: true, ..Parser::new(text) }.value(depth)?;
         Ok(Value::Raw(super::write_to_string(&tree).into()))
     }
 

@@ -4,6 +4,8 @@
 //! removed unless somebody else owns it. What somebody else owns is not changed unless forced. Fields that
 //! come from defaulting belong to nobody.
 
+use std::collections::HashMap;
+
 use super::entries::{self, Entry, Operation};
 use super::set::Set;
 use super::shape::Shape;
@@ -155,20 +157,27 @@ pub(super) fn failed(what: &str, why: &str) -> Status {
     Status::unexplained(format!("{what}: {why}"))
 }
 
+/// Conflicts may be as many as the object has fields, each as far down as it goes: only so many are listed.
 fn conflict_status(conflicts: &[Conflict]) -> Status {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
+    let (mut count, mut said) = (0, 0);
     for conflict in conflicts {
+        count += conflict.fields.size();
+        if said > json::MAX_FINDINGS_BYTES {
+            continue;
+        }
         lines.push(format!("conflicts with {}:", conflict.described));
-        for field in conflict.fields.paths() {
+        for field in conflict.fields.paths(json::MAX_FINDINGS_BYTES - said) {
             lines.push(format!("- {field}"));
             let message = format!("conflict with {}", conflict.described);
+            said += message.len() + field.len();
             causes.push(Cause { reason: "FieldManagerConflict".to_owned(), message, field });
         }
     }
-    let message = match causes.as_slice() {
-        [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
-        _ => format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n")),
+    let message = match (causes.as_slice(), count) {
+        ([only], 1) => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
+        _ => format!("Apply failed with {count} conflicts: {}", lines.join("\n")),
     };
     Status::apply_conflict(message, causes)
 }
@@ -253,12 +262,16 @@ fn owned_by_version(
     own: &mut Entry,
 ) -> Result<Vec<(Str, Set)>, InvalidFields> {
     let mut owned = vec![(Str::new(first), Set::new())];
+    let mut places = HashMap::from([(Str::new(first), 0)]);
     for entry in owners.iter_mut().chain([own]) {
         let version = Str::new(entry.api_version());
         let set = entry.set(ctx)?.clone();
-        match owned.iter_mut().find(|(known, _)| *known == version) {
-            Some((_, together)) => together.unite(set),
-            None => owned.push((version, set)),
+        match places.get(&version) {
+            Some(at) => owned[*at].1.unite(set),
+            None => {
+                places.insert(version.clone(), owned.len());
+                owned.push((version, set));
+            }
         }
     }
     Ok(owned)
@@ -276,13 +289,11 @@ fn give_way(
     let failed = |why: String| Refusal::failed("failed to compare objects", &why);
     let mut comparisons = Comparisons::new(ctx, live, object).map_err(failed)?;
     let mut conflicts = Vec::new();
-    let mut at = 0;
-    while let Some(entry) = owners.get_mut(at) {
-        let Some(comparison) = comparisons.spoken_in(entry.api_version()).map_err(failed)? else {
-            owners.remove(at);
-            continue;
-        };
-        at += 1;
+    let mut kept = Vec::with_capacity(owners.len());
+    for entry in std::mem::take(owners) {
+        let Some(comparison) = comparisons.spoken_in(entry.api_version()).map_err(failed)? else { continue };
+        kept.push(entry);
+        let Some(entry) = kept.last_mut() else { continue };
         let overlap = |set: &Set| entry.overlap(set).map_err(|e| failed(e.to_string()));
         let untouched = text::Overlap::default();
         if overlap(&comparison.changed)? == untouched && overlap(&comparison.removed)? == untouched {
@@ -297,6 +308,7 @@ fn give_way(
             conflicts.push(Conflict { identifier, described, fields: shared });
         }
     }
+    *owners = kept;
     match conflicts.is_empty() || force {
         true => Ok(()),
         false => Err(Refusal::Conflicts(conflicts)),

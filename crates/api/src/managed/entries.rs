@@ -4,6 +4,8 @@
 //! entries are of the same manager and none is empty; entries stand in upstream's order; at most ten come
 //! from updates, older ones being merged into one called `ancient-changes`.
 
+use std::collections::HashMap;
+
 use super::Context;
 use super::set::Set;
 use super::text::{self, InvalidFields};
@@ -195,7 +197,8 @@ pub(super) fn trusted(managed_fields: Option<&Value>) -> Vec<Entry> {
 
 /// Entries that a client sent: checked, and brought to their one spelling and to the type at hand.
 pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Result<Vec<Entry>, String> {
-    let mut out: Vec<Entry> = Vec::new();
+    let mut out: Vec<Option<Entry>> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (i, item) in managed_fields.as_array().unwrap_or_default().iter().enumerate() {
         let mut entry = Entry { map: item.as_object().cloned().unwrap_or_default(), set: None };
         if !matches!(entry.text_of("operation"), "Apply" | "Update") {
@@ -214,10 +217,13 @@ pub(super) fn decode(managed_fields: &Value, ctx: Option<&Context<'_>>) -> Resul
             set.reconcile(&form);
         }
         entry.set = Some(set);
-        out.retain(|earlier| !earlier.is_same_manager(&entry));
-        out.push(entry);
+        // Of several entries of one manager the last counts, where it stands.
+        if let Some(earlier) = places.insert(entry.identifier(), out.len()) {
+            out[earlier] = None;
+        }
+        out.push(Some(entry));
     }
-    Ok(out)
+    Ok(out.into_iter().flatten().collect())
 }
 
 /// Merges the oldest entries from updates, version by version, until there are few enough.
@@ -227,32 +233,71 @@ pub(super) fn cap(ctx: &Context<'_>, entries: &mut Vec<Entry>) -> Result<(), Inv
         return Ok(());
     }
     entries.sort_by_cached_key(|e| (e.is_apply(), Str::new(e.time()), e.identifier()));
-    let mut at = 0;
-    while excess > 0 && entries.get(at).is_some_and(|e| !e.is_apply()) {
-        let version = Str::new(entries[at].api_version());
-        let first = entries[..at].iter().position(|e| e.api_version() == version.as_str());
-        let Some(first) = first else {
-            at += 1;
+    let mut slots: Vec<Option<Entry>> = std::mem::take(entries).into_iter().map(Some).collect();
+    let mut ancient = Ancient::new(&slots);
+    for at in 0..slots.len() {
+        let Some(entry) = slots[at].as_ref().filter(|e| excess > 0 && !e.is_apply()) else { break };
+        let version = Str::new(entry.api_version());
+        let Some(first) = ancient.firsts.get(&version).copied() else {
+            ancient.firsts.insert(version, at);
             continue;
         };
-        let mut merged = entries.remove(at);
-        let set = std::mem::take(merged.set(ctx)?);
-        let mut bucket = Entry::new(ctx, ANCIENT_CHANGES, Operation::Update, Set::new());
-        bucket.map.insert("apiVersion", version);
-        bucket.map.remove("subresource");
-        let place = match entries.iter().position(|e| e.is_same_manager(&bucket)) {
-            Some(place) => place,
+        let Some(mut merged) = slots[at].take() else { continue };
+        // A bucket that is itself merged is none any more.
+        if ancient.buckets.get(&version) == Some(&at) {
+            ancient.buckets.remove(&version);
+        }
+        let place = match ancient.buckets.get(&version) {
+            Some(place) => *place,
             None => {
-                bucket.set = Some(std::mem::take(entries[first].set(ctx)?));
-                entries[first] = bucket;
+                let mut bucket = Entry::new(ctx, ANCIENT_CHANGES, Operation::Update, Set::new());
+                bucket.map.insert("apiVersion", version.clone());
+                bucket.map.remove("subresource");
+                if let Some(first) = &mut slots[first] {
+                    bucket.set = Some(std::mem::take(first.set(ctx)?));
+                }
+                slots[first] = Some(bucket);
+                ancient.buckets.insert(version, first);
                 first
             }
         };
-        entries[place].set(ctx)?.unite(set);
-        entries[place].copy_time(&merged);
+        let mut gathered = ancient.gathered.remove(&at).unwrap_or_default();
+        gathered.push(std::mem::take(merged.set(ctx)?));
+        ancient.gathered.entry(place).or_default().append(&mut gathered);
+        if let Some(bucket) = &mut slots[place] {
+            bucket.copy_time(&merged);
+        }
         excess -= 1;
     }
+    for (place, sets) in ancient.gathered {
+        if let Some(bucket) = &mut slots[place] {
+            bucket.set(ctx)?.unite_all(sets);
+        }
+    }
+    entries.extend(slots.into_iter().flatten());
     Ok(())
+}
+
+/// Which entries are being merged into which, by their places.
+struct Ancient {
+    /// The first entry of each version.
+    firsts: HashMap<Str, usize>,
+    /// The entry of each version that others are merged into.
+    buckets: HashMap<Str, usize>,
+    /// What goes into each bucket once all is gathered.
+    gathered: HashMap<usize, Vec<Set>>,
+}
+
+impl Ancient {
+    fn new(entries: &[Option<Entry>]) -> Ancient {
+        let mut buckets = HashMap::new();
+        for (at, entry) in entries.iter().enumerate().filter_map(|(at, e)| Some((at, e.as_ref()?))) {
+            if entry.manager() == ANCIENT_CHANGES && !entry.is_apply() && entry.subresource().is_empty() {
+                buckets.entry(Str::new(entry.api_version())).or_insert(at);
+            }
+        }
+        Ancient { firsts: HashMap::new(), buckets, gathered: HashMap::new() }
+    }
 }
 
 /// The list as an object carries it; none if nobody owns anything.

@@ -41,18 +41,17 @@ fn members(live: &Value, applied: &Value, shape: Shape<'_>) -> Result<Value, Str
     if lives.is_empty() {
         return Ok(applied.clone());
     }
-    let mut out = Map::with_capacity(lives.len() + applieds.len());
+    let mut out = Vec::with_capacity(lives.len() + applieds.len());
     for (key, value) in lives.iter() {
         let merged = match applieds.get(key) {
             Some(applied) => place(value, applied, shape.member(key).0)?,
             None => value.clone(),
         };
-        out.insert(key.clone(), merged);
+        out.push((key.clone(), merged));
     }
-    for (key, value) in applieds.iter().filter(|(key, _)| !lives.contains_key(key)) {
-        out.insert(key.clone(), value.clone());
-    }
-    Ok(Value::Object(out))
+    let added = applieds.iter().filter(|(key, _)| !lives.contains_key(key));
+    out.extend(added.map(|(key, value)| (key.clone(), value.clone())));
+    Ok(Value::Object(out.into_iter().collect()))
 }
 
 /// Two lists being merged item by item.

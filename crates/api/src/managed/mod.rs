@@ -175,19 +175,18 @@ fn take_changes(
     strip(&mut comparisons.requested.removed);
     let mut own = Entry::new(ctx, ctx.manager, Operation::Update, Set::new());
     let mut place = None;
-    let mut at = 0;
-    while let Some(entry) = entries.get_mut(at) {
-        let Some(comparison) = comparisons.spoken_in(entry.api_version())? else {
-            entries.remove(at);
-            continue;
-        };
+    let mut kept = Vec::with_capacity(entries.len());
+    for mut entry in std::mem::take(entries) {
+        // Who speaks a version that is no more is forgotten.
+        let Some(comparison) = comparisons.spoken_in(entry.api_version())? else { continue };
         let is_own = entry.is_same_manager(&own);
         if is_own {
-            place = Some(at);
+            place = Some(kept.len());
         }
-        lose(ctx, entry, comparison, is_own).map_err(|e| e.to_string())?;
-        at += 1;
+        lose(ctx, &mut entry, comparison, is_own).map_err(|e| e.to_string())?;
+        kept.push(entry);
     }
+    *entries = kept;
     let changed = comparisons.requested.changed;
     if !changed.is_empty() {
         match place {

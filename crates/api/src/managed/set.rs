@@ -103,15 +103,40 @@ impl Set {
             *self = other;
             return;
         }
-        for node in other.nodes {
-            match self.find(&node.element) {
-                Ok(at) => {
-                    self.nodes[at].member |= node.member;
-                    self.nodes[at].children.unite(node.children);
+        self.unite_all([other]);
+    }
+
+    /// Adds every path of many sets, at the cost of their sizes.
+    pub(super) fn unite_all(&mut self, others: impl IntoIterator<Item = Set>) {
+        let before = self.nodes.len();
+        self.nodes.extend(others.into_iter().flat_map(|other| other.nodes));
+        if self.nodes.len() > before {
+            self.normalize();
+        }
+    }
+
+    /// Sorts a level, and makes one node of those for the same step.
+    pub(super) fn normalize(&mut self) {
+        if self.nodes.is_sorted_by(|a, b| a.element < b.element) {
+            return;
+        }
+        self.nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut mixed = Vec::new();
+        let mut out: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        for node in self.nodes.drain(..) {
+            match out.last_mut() {
+                Some(last) if last.element == node.element => {
+                    last.member |= node.member;
+                    last.children.nodes.extend(node.children.nodes);
+                    if mixed.last() != Some(&(out.len() - 1)) {
+                        mixed.push(out.len() - 1);
+                    }
                 }
-                Err(at) => self.nodes.insert(at, node),
+                _ => out.push(node),
             }
         }
+        mixed.into_iter().for_each(|at| out[at].children.normalize());
+        self.nodes = out;
     }
 
     pub fn union(&self, other: &Set) -> Set {
@@ -200,21 +225,30 @@ impl Set {
         Set { nodes: nodes.collect() }
     }
 
-    /// Every path as messages print it, a level's own before what is below them.
-    pub fn paths(&self) -> Vec<String> {
+    /// Paths as messages print them, a level's own before what is below them: all of them, or the first that
+    /// are this long together.
+    pub fn paths(&self, mut room: usize) -> Vec<String> {
         let mut out = Vec::new();
-        self.print(&mut String::new(), &mut out);
+        self.print(&mut String::new(), &mut out, &mut room);
         out
     }
 
-    fn print(&self, prefix: &mut String, out: &mut Vec<String>) {
+    fn print(&self, prefix: &mut String, out: &mut Vec<String>, room: &mut usize) {
         for node in self.nodes.iter().filter(|n| n.member) {
-            out.push(format!("{prefix}{}", node.element));
+            if *room == 0 {
+                return;
+            }
+            let path = format!("{prefix}{}", node.element);
+            *room = room.saturating_sub(path.len());
+            out.push(path);
         }
         for node in &self.nodes {
+            if *room == 0 {
+                return;
+            }
             let length = prefix.len();
             prefix.push_str(&node.element.to_string());
-            node.children.print(prefix, out);
+            node.children.print(prefix, out, room);
             prefix.truncate(length);
         }
     }

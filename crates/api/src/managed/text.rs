@@ -5,6 +5,7 @@
 //! most managers.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use memchr::memchr2;
 
@@ -63,7 +64,7 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFie
         return Err(cursor.error("exceeded max depth"));
     }
     let mut set = Set::new();
-    let mut member = false;
+    let (mut member, mut is_sorted) = (false, true);
     if cursor.enter()? {
         while let Some(key) = cursor.key()? {
             if key == "." {
@@ -77,12 +78,12 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<(Set, bool), InvalidFie
                 continue;
             };
             let (children, member) = read(cursor, depth + 1)?;
-            let node = Node { element, member, children };
-            match set.nodes.last() {
-                Some(last) if last.element >= node.element => set.unite(Set { nodes: vec![node] }),
-                _ => set.nodes.push(node),
-            }
+            is_sorted &= set.nodes.last().is_none_or(|last| last.element < element);
+            set.nodes.push(Node { element, member, children });
         }
+    }
+    if !is_sorted {
+        set.normalize();
     }
     member |= set.is_empty();
     Ok((set, member))
@@ -143,7 +144,7 @@ fn overlap_level(
 
 /// The keys under which the items of one level of a set stand in a text, made when first asked for.
 #[derive(Default)]
-struct Names(Option<Vec<(Vec<u8>, usize)>>);
+struct Names(Option<HashMap<Vec<u8>, usize>>);
 
 impl Names {
     /// The node of a level that a text's key, still escaped, is about.
@@ -163,7 +164,7 @@ impl Names {
             let items = set.nodes.iter().enumerate();
             items.filter(|(_, n)| !matches!(n.element, Element::Field(_))).map(name).collect()
         });
-        Ok(names.iter().find(|(name, _)| name == key.as_bytes()).map(|(_, at)| *at))
+        Ok(names.get(key.as_bytes()).copied())
     }
 }
 

@@ -8,9 +8,10 @@ use super::element::Element;
 use super::entries;
 use super::shape::{Items, Shape};
 use crate::json;
+use crate::patch::shown;
 use crate::schema::{Kind, Struct};
 use crate::status::{ErrorList, Status};
-use crate::value::{Map, Str, Value};
+use crate::value::{Str, Value};
 
 const MAX_MANAGER_BYTES: usize = 128;
 const MAX_SUBRESOURCE_BYTES: usize = 256;
@@ -43,9 +44,10 @@ pub fn validate_manager(manager: &str, field: &str, errors: &mut ErrorList) {
     if manager.len() > MAX_MANAGER_BYTES {
         errors.too_long(field, MAX_MANAGER_BYTES);
     }
+    let bad = Value::from(manager);
     for (at, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
         let shown = format!("U+{:04X}", c as u32);
-        errors.invalid(field, &Value::from(manager), format!("invalid character {shown} (at position {at})"));
+        errors.invalid(field, &bad, format!("invalid character {shown} (at position {at})"));
     }
 }
 
@@ -78,7 +80,7 @@ pub fn check_managed_fields(managed_fields: &Value) -> Result<(), String> {
 /// Checks an applied configuration, as the client sent it, against its type. Here an undeclared field is
 /// an error, never dropped.
 pub fn validate_applied(schema: &Struct, applied: &Value) -> Result<(), Status> {
-    let mut walk = Walk { path: Vec::new(), errors: Vec::new() };
+    let mut walk = Walk { path: Vec::new(), errors: Vec::new(), said: 0 };
     walk.place(applied, Shape::Struct(schema));
     let why = match walk.errors.as_slice() {
         [] => return Ok(()),
@@ -101,12 +103,20 @@ pub(super) fn group_version_kind(object: &Value) -> String {
 struct Walk {
     path: Vec<Element>,
     errors: Vec<String>,
+    /// The length of all errors together.
+    said: usize,
 }
 
 impl Walk {
     fn complain(&mut self, why: &str) {
+        // An object may be wrong in as many places as it has, each as far down as it goes.
+        if self.said > json::MAX_FINDINGS_BYTES {
+            return;
+        }
         let path: String = self.path.iter().map(Element::to_string).collect();
-        self.errors.push(if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") });
+        let error = if path.is_empty() { why.to_owned() } else { format!("{path}: {why}") };
+        self.said += error.len();
+        self.errors.push(error);
     }
 
     fn place(&mut self, value: &Value, shape: Shape<'_>) {
@@ -146,15 +156,15 @@ impl Walk {
             Kind::String | Kind::Bytes => {
                 format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
             }
-            Kind::Bool => format!("expected boolean, got &{{{}}}", go_text(value)),
-            _ => format!("expected any scalar, got &{{{}}}", go_text(value)),
+            Kind::Bool => format!("expected boolean, got &{{{}}}", shown(value)),
+            _ => format!("expected any scalar, got &{{{}}}", shown(value)),
         };
         self.complain(&why);
     }
 
     fn object(&mut self, value: &Value, shape: Shape<'_>, schema: Option<&Struct>) {
         let Value::Object(map) = value else {
-            return self.complain(&format!("expected map, got &{{{}}}", go_text(value)));
+            return self.complain(&format!("expected map, got &{{{}}}", shown(value)));
         };
         for (key, value) in map.iter() {
             self.path.push(Element::Field(key.clone()));
@@ -173,7 +183,7 @@ impl Walk {
 
     fn list(&mut self, value: &Value, items: Option<Items<'_>>, item: &Kind) {
         let Value::Array(list) = value else {
-            return self.complain(&format!("expected list, got &{{{}}}", go_text(value)));
+            return self.complain(&format!("expected list, got &{{{}}}", shown(value)));
         };
         let mut seen = std::collections::BTreeSet::new();
         for (i, value) in list.iter().enumerate() {
@@ -205,35 +215,34 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Go's `%v` of a decoded value.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Array(items) => {
-            format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" "))
-        }
-        Value::Object(map) => format!("map[{}]", members(map, " ", |k, v| format!("{k}:{}", go_text(v)))),
-        other => json::write_to_string(other),
-    }
-}
-
 /// Go's `%#v` of a decoded value.
 fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => format!("{text:?}"),
-        Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(map) => {
-            let inner = members(map, ", ", |k, v| format!("{k:?}:{}", go_syntax(v)));
-            format!("map[string]interface {{}}{{{inner}}}")
-        }
-        other => json::write_to_string(other),
-    }
+    let mut out = String::new();
+    write_go_syntax(value, &mut out);
+    out
 }
 
-fn members(map: &Map, separator: &str, each: impl Fn(&str, &Value) -> String) -> String {
-    map.iter().map(|(k, v)| each(k, v)).collect::<Vec<_>>().join(separator)
+fn write_go_syntax(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("interface {}(nil)"),
+        Value::String(text) => out.push_str(&format!("{text:?}")),
+        Value::Array(items) => {
+            out.push_str("[]interface {}{");
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                write_go_syntax(item, out);
+            }
+            out.push('}');
+        }
+        Value::Object(map) => {
+            out.push_str("map[string]interface {}{");
+            for (i, (key, value)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                out.push_str(&format!("{key:?}:"));
+                write_go_syntax(value, out);
+            }
+            out.push('}');
+        }
+        other => out.push_str(&json::write_to_string(other)),
+    }
 }

@@ -3,6 +3,7 @@
 //! Invariants: an entry is compared with the change as its version spells it. An entry of a version that the
 //! type does not have is forgotten. Nothing is converted unless an entry asks for it.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 
 use super::Context;
@@ -54,13 +55,13 @@ pub(super) struct Comparisons<'a> {
     old: &'a Value,
     new: &'a Value,
     pub(super) requested: Comparison,
-    others: Vec<(Str, Option<Comparison>)>,
+    others: HashMap<Str, Option<Comparison>>,
 }
 
 impl<'a> Comparisons<'a> {
     pub(super) fn new(ctx: &'a Context<'a>, old: &'a Value, new: &'a Value) -> Result<Self, String> {
         let requested = filtered(ctx, compare::compare(old, new, ctx.schema)?);
-        Ok(Comparisons { ctx, old, new, requested, others: Vec::new() })
+        Ok(Comparisons { ctx, old, new, requested, others: HashMap::new() })
     }
 
     /// None for a version that the type does not have.
@@ -68,15 +69,11 @@ impl<'a> Comparisons<'a> {
         if api_version == self.ctx.api_version {
             return Ok(Some(&self.requested));
         }
-        let at = match self.others.iter().position(|(version, _)| version == api_version) {
-            Some(at) => at,
-            None => {
-                let comparison = self.compare_in(api_version)?;
-                self.others.push((api_version.into(), comparison));
-                self.others.len() - 1
-            }
-        };
-        Ok(self.others[at].1.as_ref())
+        if !self.others.contains_key(api_version) {
+            let comparison = self.compare_in(api_version)?;
+            self.others.insert(api_version.into(), comparison);
+        }
+        Ok(self.others.get(api_version).and_then(Option::as_ref))
     }
 
     fn compare_in(&self, api_version: &str) -> Result<Option<Comparison>, String> {

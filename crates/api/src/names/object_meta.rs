@@ -3,6 +3,7 @@
 //! The tree is assumed to have its type's shape already; a field of another kind counts as absent.
 
 use super::{NameRule, label_value, namespace_name, qualified_name};
+use crate::by_content::{ByContent, set_of};
 use crate::field::Field;
 use crate::status::ErrorList;
 use crate::value::{Map, Value};
@@ -192,10 +193,10 @@ fn validate_finalizers(finalizers: Option<&Value>, at: &Field<'_>, errors: &mut 
 }
 
 fn validate_no_new_finalizers(new: &Value, old: &Value, at: &Field<'_>, errors: &mut ErrorList) {
-    let before = items(old.get("finalizers"));
+    let before = set_of(items(old.get("finalizers")));
     let mut added: Vec<&str> = items(new.get("finalizers"))
         .iter()
-        .filter(|name| !before.contains(name))
+        .filter(|name| !before.contains(&ByContent(name)))
         .filter_map(Value::as_str)
         .collect();
     added.sort_unstable();
@@ -241,9 +242,10 @@ pub fn validate_field_manager(manager: &str, at: &Field<'_>, errors: &mut ErrorL
     if manager.len() > FIELD_MANAGER_MAX_LENGTH {
         errors.too_long(at, FIELD_MANAGER_MAX_LENGTH);
     }
+    let bad = Value::from(manager);
     for (position, c) in manager.char_indices().filter(|(_, c)| !is_print(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {position})", c as u32);
-        errors.invalid(at, &Value::from(manager), detail);
+        errors.invalid(at, &bad, detail);
     }
 }
 

@@ -1,19 +1,28 @@
 //! JSON patch: RFC 6902 with the leniency of the library upstream uses.
 //!
 //! Negative indices count from the end, replacing a missing member of an object adds it, and a missing
-//! member passes for null in tests and copies. Two limits keep a small patch from making a large object.
+//! member passes for null in tests and copies.
+//!
+//! Limits keep a small patch from making a large or deep object, or a lot of work: those of upstream on
+//! operations and on what they copy; the depth that documents are read to, since nested operations can build
+//! what no document could say; and a number of steps, since each operation may move a whole list.
 
 mod target;
 #[cfg(test)]
 mod tests;
 
+use crate::json::{MAX_DEPTH, MAX_FINDINGS_BYTES};
 use crate::status::{Status, quoted};
 use crate::value::{Str, Value};
-use target::{Place, find, get, is_equal, put, take};
+use target::{Place, find, get, is_equal, put, take, thaw};
 
 const MAX_OPERATIONS: usize = 10_000;
+/// More complaints about unknown fields than this are not made, as of any other object.
+const MAX_COMPLAINTS: usize = 100;
 /// How much all copies of a patch may add, in bytes of JSON.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
+/// How many values all operations of a patch may look at or move: a second's work.
+const MAX_STEPS: usize = 50_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -49,7 +58,7 @@ pub fn check(patch: &Value) -> Result<Vec<String>, Error> {
         Value::Array(operations) => operations,
         other => return Err(malformed(other, "value of type []handlers.jsonPatchOp")),
     };
-    let mut complaints = Vec::new();
+    let (mut complaints, mut said) = (Vec::new(), 0);
     for (i, operation) in operations.iter().enumerate() {
         let members = match operation {
             Value::Null => continue,
@@ -63,7 +72,9 @@ pub fn check(patch: &Value) -> Result<Vec<String>, Error> {
                     let place = format!("struct field jsonPatchOp.{key} of type string");
                     return Err(malformed(other, &place));
                 }
+                _ if said > MAX_FINDINGS_BYTES || complaints.len() == MAX_COMPLAINTS => {}
                 _ => {
+                    said += key.len();
                     complaints.push(format!("json patch unknown field {}", quoted(&format!("[{i}].{key}"))));
                 }
             }
@@ -89,22 +100,58 @@ pub fn apply(target: &mut Value, patch: &Value) -> Result<(), Error> {
     if operations.len() > MAX_OPERATIONS {
         return Err(Error::TooManyOperations(operations.len()));
     }
-    let mut copied = 0;
+    let mut spent = Spent::default();
     for operation in operations {
-        apply_one(target, operation, &mut copied).map_err(Error::Refused)?;
+        apply_one(target, operation, &mut spent).map_err(Error::Refused)?;
     }
     Ok(())
 }
 
-fn apply_one(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
+/// What a patch has cost so far.
+#[derive(Default)]
+struct Spent {
+    copied_bytes: usize,
+    steps: usize,
+}
+
+impl Spent {
+    fn step(&mut self, steps: usize) -> Result<(), String> {
+        self.steps += steps;
+        match self.steps > MAX_STEPS {
+            true => Err(format!("the patch takes more than {MAX_STEPS} steps")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts what inserting into a container, or removing from it, moves.
+    fn shift(&mut self, parent: &Value) -> Result<(), String> {
+        self.step(match parent {
+            Value::Array(items) => 1 + items.len(),
+            Value::Object(map) => 1 + map.len(),
+            _ => 1,
+        })
+    }
+
+    /// Counts a value that is about to be put below `pointer`, and refuses one that would stand too deep there.
+    fn put(&mut self, pointer: &str, value: &Value) -> Result<(), String> {
+        let (depth, size) = extent(value);
+        self.step(size)?;
+        match pointer.matches('/').count() + depth > MAX_DEPTH {
+            true => Err("exceeded max depth".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn apply_one(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), String> {
     let value = operation.get("value");
     match operation.get("op").and_then(Value::as_str).unwrap_or("unknown") {
-        "add" => add(target, operation, value),
-        "remove" => remove(target, operation),
-        "replace" => replace(target, operation, value),
-        "move" => relocate(target, operation),
-        "test" => test(target, operation, value),
-        "copy" => copy(target, operation, copied),
+        "add" => add(target, operation, value, spent),
+        "remove" => remove(target, operation, spent),
+        "replace" => replace(target, operation, value, spent),
+        "move" => relocate(target, operation, spent),
+        "test" => test(target, operation, value, spent),
+        "copy" => copy(target, operation, spent),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
@@ -136,28 +183,42 @@ fn from(operation: &Value, kind: &str) -> Result<Str, String> {
     pointer(operation, "from").map_err(|why| format!("{kind} operation failed to decode from: {why}"))
 }
 
-fn add(target: &mut Value, operation: &Value, value: Option<&Value>) -> Result<(), String> {
+fn add(
+    target: &mut Value,
+    operation: &Value,
+    value: Option<&Value>,
+    spent: &mut Spent,
+) -> Result<(), String> {
     let path = plain_path(operation, "add")?;
     let Some(Place { parent, key }) = find(target, &path) else {
         return Err(format!("add operation does not apply: doc is missing path: \"{path}\": missing value"));
     };
-    put(parent, &key, value.cloned().unwrap_or_default())
-        .map_err(|why| format!("error in add for path: '{path}': {why}"))
+    let value = value.unwrap_or(&Value::Null);
+    spent.put(&path, value)?;
+    spent.shift(parent)?;
+    put(parent, &key, value.clone()).map_err(|why| format!("error in add for path: '{path}': {why}"))
 }
 
-fn remove(target: &mut Value, operation: &Value) -> Result<(), String> {
+fn remove(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), String> {
     let path = plain_path(operation, "remove")?;
     let Some(Place { parent, key }) = find(target, &path) else {
         return Err(format!(
             "remove operation does not apply: doc is missing path: \"{path}\": missing value"
         ));
     };
+    spent.shift(parent)?;
     take(parent, &key).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
 }
 
-fn replace(target: &mut Value, operation: &Value, value: Option<&Value>) -> Result<(), String> {
+fn replace(
+    target: &mut Value,
+    operation: &Value,
+    value: Option<&Value>,
+    spent: &mut Spent,
+) -> Result<(), String> {
     let path = path(operation, "replace")?;
     let value = value.cloned().unwrap_or_default();
+    spent.put(&path, &value)?;
     if path.is_empty() {
         if !matches!(value, Value::Object(_) | Value::Array(_)) {
             return Err("replace operation value must be object or array: %!w(<nil>)".into());
@@ -168,6 +229,7 @@ fn replace(target: &mut Value, operation: &Value, value: Option<&Value>) -> Resu
     let Some(Place { parent, key }) = find(target, &path) else {
         return Err(format!("replace operation does not apply: doc is missing path: {path}: missing value"));
     };
+    spent.shift(parent)?;
     match parent {
         Value::Object(map) => {
             map.insert(key, value);
@@ -184,13 +246,14 @@ fn replace(target: &mut Value, operation: &Value, value: Option<&Value>) -> Resu
     Ok(())
 }
 
-fn relocate(target: &mut Value, operation: &Value) -> Result<(), String> {
+fn relocate(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), String> {
     let from = from(operation, "move")?;
     let Some(Place { parent, key }) = find(target, &from) else {
         return Err(format!(
             "move operation does not apply: doc is missing from path: {from}: missing value"
         ));
     };
+    spent.shift(parent)?;
     let moved = take(parent, &key).map_err(|why| format!("error in move for path: '{key}': {why}"))?;
     let path = path(operation, "move")?;
     let Some(Place { parent, key }) = find(target, &path) else {
@@ -198,10 +261,17 @@ fn relocate(target: &mut Value, operation: &Value) -> Result<(), String> {
             "move operation does not apply: doc is missing destination path: {path}: missing value"
         ));
     };
+    spent.put(&path, &moved)?;
+    spent.shift(parent)?;
     put(parent, &key, moved).map_err(|why| format!("error in move for path: '{path}': {why}"))
 }
 
-fn test(target: &mut Value, operation: &Value, value: Option<&Value>) -> Result<(), String> {
+fn test(
+    target: &mut Value,
+    operation: &Value,
+    value: Option<&Value>,
+    spent: &mut Spent,
+) -> Result<(), String> {
     let path = path(operation, "test")?;
     let found = if path.is_empty() {
         Some(target)
@@ -211,15 +281,25 @@ fn test(target: &mut Value, operation: &Value, value: Option<&Value>) -> Result<
         };
         get(parent, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?
     };
-    let found: &Value = found.map_or(&Value::Null, |found| found);
+    let found: &Value = match found {
+        None => &Value::Null,
+        Some(found) => {
+            // Once for all tests of it.
+            thaw(found);
+            found
+        }
+    };
     let equal = match value {
         None => found.is_null(),
-        Some(value) => is_equal(found, value),
+        Some(value) => {
+            spent.step(extent(value).1)?;
+            is_equal(found, value)
+        }
     };
     if equal { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
 }
 
-fn copy(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
+fn copy(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), String> {
     let from = from(operation, "copy")?;
     let Some(Place { parent, key }) = find(target, &from) else {
         return Err(format!(
@@ -236,13 +316,43 @@ fn copy(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(),
             "copy operation does not apply: doc is missing destination path: {path}: missing value"
         ));
     };
+    spent.put(&path, &value)?;
+    spent.shift(parent)?;
     if !value.is_null() {
-        *copied += crate::json::write_to_string(&value).len();
+        spent.copied_bytes += crate::json::write_to_string(&value).len();
     }
-    if *copied > MAX_COPIED_BYTES {
+    if spent.copied_bytes > MAX_COPIED_BYTES {
         return Err(format!(
-            "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED_BYTES}"
+            "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {MAX_COPIED_BYTES}",
+            spent.copied_bytes
         ));
     }
     put(parent, &key, value).map_err(|why| format!("error while adding value during copy: {why}"))
+}
+
+/// How deep a value is, and how many values it consists of. Values are at most as deep as documents are, since
+/// nothing deeper is ever put together.
+fn extent(value: &Value) -> (usize, usize) {
+    let all = |values: &mut dyn Iterator<Item = &Value>| {
+        values.map(extent).fold((1, 1), |(depth, size), (below, more)| (depth.max(below + 1), size + more))
+    };
+    match value {
+        Value::Array(items) => all(&mut items.iter()),
+        Value::Object(map) => all(&mut map.iter().map(|(_, value)| value)),
+        Value::Raw(text) => (nesting(text), 1 + text.len() / 16),
+        _ => (0, 1),
+    }
+}
+
+/// How deep kept text is at most: brackets inside its strings count too.
+fn nesting(text: &str) -> usize {
+    let mut depths = text.bytes().scan(0usize, |depth, byte| {
+        match byte {
+            b'{' | b'[' => *depth += 1,
+            b'}' | b']' => *depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        Some(*depth)
+    });
+    depths.by_ref().max().unwrap_or(0)
 }

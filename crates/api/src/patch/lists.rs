@@ -3,10 +3,17 @@
 //! The result keeps two orders: that of the patch among what the patch names, and that of the object among
 //! the rest. Where the two meet, the object's order decides if it knows both items; otherwise what the
 //! patch names comes first.
+//!
+//! Items are looked up by hash: lists may be long, and of the patch's items each is looked for in the object's.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 
 use super::shown_list;
 use super::strategic::{DIRECTIVE, Error, Type, merge_map, unknown_directive};
-use crate::value::Value;
+use crate::by_content::{ByContent, set_of};
+use crate::json::write_to_string;
+use crate::value::{Str, Value};
 
 /// What a list consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +29,7 @@ pub(super) fn elements(a: &[Value], b: &[Value]) -> Result<Items, Error> {
     if let Value::Array(_) = first {
         return Err(Error::ListOfLists);
     }
-    let type_of = std::mem::discriminant::<Value>;
+    let type_of = discriminant::<Value>;
     if first.is_null() || all.any(|item| type_of(item) != type_of(first)) {
         return Err(Error::MixedElements(format!("[{} {}]", shown_list(a), shown_list(b))));
     }
@@ -46,12 +53,9 @@ pub(super) fn merge(
     let (merged, before, named) = match items {
         Items::Scalars => {
             let before = std::mem::take(current);
-            let mut merged: Vec<Value> = Vec::with_capacity(before.len() + patch.len());
-            for value in before.iter().chain(&patch) {
-                if !merged.contains(value) {
-                    merged.push(value.clone());
-                }
-            }
+            let mut seen = HashSet::with_capacity(before.len() + patch.len());
+            let all = before.iter().chain(&patch);
+            let merged = all.filter(|value| seen.insert(ByContent(value))).cloned().collect();
             (merged, before, patch)
         }
         Items::Maps if merge_key.is_empty() => return Err(Error::UndeclaredMergeKey(item.name())),
@@ -59,9 +63,7 @@ pub(super) fn merge(
             let (mut before, patch) = obey_directives(std::mem::take(current), patch, merge_key)?;
             let keys = before.clone();
             let named = patch.clone();
-            for value in patch {
-                merge_item(&mut before, value, merge_key, item)?;
-            }
+            merge_items(&mut before, patch, merge_key, item)?;
             (before, keys, named)
         }
     };
@@ -82,6 +84,7 @@ fn obey_directives(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut rest = Vec::with_capacity(patch.len());
+    let mut deleted = Vec::new();
     let mut replace = false;
     for item in patch {
         let Value::Object(mut map) = item else { return Err(Error::expected_map(&item)) };
@@ -91,7 +94,7 @@ fn obey_directives(
         };
         match directive.as_str() {
             Some("delete") => match map.get(merge_key) {
-                Some(value) => current.retain(|item| item.get(merge_key) != Some(value)),
+                Some(value) => deleted.push(value.clone()),
                 None => {
                     map.insert(DIRECTIVE, directive);
                     return Err(Error::no_merge_key(&map, merge_key));
@@ -102,30 +105,64 @@ fn obey_directives(
             _ => return Err(unknown_directive(directive, map)),
         }
     }
+    if !deleted.is_empty() {
+        let deleted = set_of(&deleted);
+        current.retain(|item| !item.get(merge_key).is_some_and(|key| deleted.contains(&ByContent(key))));
+    }
     Ok(if replace { (rest, Vec::new()) } else { (current, rest) })
 }
 
-fn merge_item(current: &mut Vec<Value>, item: Value, merge_key: &str, schema: Type<'_>) -> Result<(), Error> {
-    let Value::Object(patch) = item else { return Err(Error::expected_map(&item)) };
-    let key = patch.get(merge_key).ok_or_else(|| Error::no_merge_key(&patch, merge_key))?;
-    match position(current, merge_key, key)? {
-        Some(at) => merge_map(current[at].make_object(), patch, schema),
-        None => {
-            current.push(Value::Object(patch));
-            Ok(())
+/// Merges each item of a patch into the first one that has its merge key, or adds it.
+fn merge_items(
+    current: &mut Vec<Value>,
+    patch: Vec<Value>,
+    merge_key: &str,
+    schema: Type<'_>,
+) -> Result<(), Error> {
+    // By the text of their keys: what is merged in the meantime keeps its key.
+    let mut places: HashMap<Key, usize> = HashMap::with_capacity(current.len());
+    let mut odd = None;
+    for (at, item) in current.iter().enumerate() {
+        let Value::Object(map) = item else {
+            odd = Some(at);
+            break;
+        };
+        if let Some(key) = map.get(merge_key) {
+            places.entry(Key::of(key)).or_insert(at);
         }
     }
+    for item in patch {
+        let Value::Object(patch) = item else { return Err(Error::expected_map(&item)) };
+        let key = patch.get(merge_key).ok_or_else(|| Error::no_merge_key(&patch, merge_key))?;
+        let key = Key::of(key);
+        match places.get(&key) {
+            Some(at) => merge_map(current[*at].make_object(), patch, schema)?,
+            None => {
+                if let Some(at) = odd {
+                    return Err(Error::ItemIsNoMap(at));
+                }
+                places.insert(key, current.len());
+                current.push(Value::Object(patch));
+            }
+        }
+    }
+    Ok(())
 }
 
-/// The first item with that merge key.
-fn position(items: &[Value], merge_key: &str, key: &Value) -> Result<Option<usize>, Error> {
-    for (at, item) in items.iter().enumerate() {
-        let Value::Object(map) = item else { return Err(Error::ItemIsNoMap(at)) };
-        if map.get(merge_key) == Some(key) {
-            return Ok(Some(at));
+/// A merge key as a key of a table of its own: texts are not copied.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Text(Str),
+    Other(Discriminant<Value>, String),
+}
+
+impl Key {
+    fn of(value: &Value) -> Key {
+        match value {
+            Value::String(text) => Key::Text(text.clone()),
+            other => Key::Other(discriminant(other), write_to_string(other)),
         }
     }
-    Ok(None)
 }
 
 fn key_of<'v>(item: &'v Value, merge_key: &str) -> Result<&'v Value, Error> {
@@ -154,12 +191,17 @@ pub(super) fn partition(
     merge_key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let (mut listed, mut others) = (Vec::with_capacity(merged.len()), Vec::new());
+    let odd = named.iter().position(|item| !merge_key.is_empty() && !matches!(item, Value::Object(_)));
+    let names: HashSet<ByContent<'_>> = match merge_key {
+        "" => set_of(named),
+        key => named[..odd.unwrap_or(named.len())].iter().filter_map(|i| i.get(key)).map(ByContent).collect(),
+    };
     for item in merged {
-        let is_named = if merge_key.is_empty() {
-            named.contains(&item)
-        } else {
-            position(named, merge_key, key_of(&item, merge_key)?)?.is_some()
-        };
+        let name = if merge_key.is_empty() { &item } else { key_of(&item, merge_key)? };
+        let is_named = names.contains(&ByContent(name));
+        if let (false, Some(at)) = (is_named, odd) {
+            return Err(Error::ItemIsNoMap(at));
+        }
         if is_named { listed.push(item) } else { others.push(item) }
     }
     Ok((listed, others))
@@ -179,18 +221,14 @@ pub(super) fn interleave(
             list.iter().try_for_each(|item| key_of(item, merge_key).map(drop))?;
         }
     }
-    let rank_in = |order: &[Value], item: &Value| {
-        order.iter().position(|other| match items {
-            Items::Maps => other.get(merge_key) == item.get(merge_key),
-            Items::Scalars => other == item,
-        })
-    };
-    let listed = sorted(listed, |item| rank_in(named, item));
-    let others = sorted(others, |item| rank_in(before, item));
+    let merge_key = if items == Items::Maps { merge_key } else { "" };
+    let (named, before) = (Ranks::of(named, merge_key), Ranks::of(before, merge_key));
+    let listed = sorted(listed, |item| named.rank(item));
+    let others = sorted(others, |item| before.rank(item));
     let mut out = Vec::with_capacity(listed.len() + others.len());
-    let mut others = others.into_iter().map(|item| (rank_in(before, &item), item)).peekable();
+    let mut others = others.into_iter().map(|item| (before.rank(&item), item)).peekable();
     for item in listed {
-        let rank = rank_in(before, &item);
+        let rank = before.rank(&item);
         while let Some((_, other)) =
             others.next_if(|(other, _)| matches!((other, rank), (Some(other), Some(rank)) if *other < rank))
         {
@@ -202,10 +240,39 @@ pub(super) fn interleave(
     Ok(out)
 }
 
+/// Where items stand in a list: the first of those that are the same.
+struct Ranks<'v> {
+    merge_key: &'v str,
+    ranks: HashMap<ByContent<'v>, usize>,
+}
+
+impl<'v> Ranks<'v> {
+    /// Without a merge key, items are the same if they are equal.
+    fn of(items: &'v [Value], merge_key: &'v str) -> Ranks<'v> {
+        let mut ranks = HashMap::with_capacity(items.len());
+        for (rank, item) in items.iter().enumerate() {
+            ranks.entry(ByContent(identity(item, merge_key))).or_insert(rank);
+        }
+        Ranks { merge_key, ranks }
+    }
+
+    fn rank(&self, item: &Value) -> Option<usize> {
+        self.ranks.get(&ByContent(identity(item, self.merge_key))).copied()
+    }
+}
+
+fn identity<'v>(item: &'v Value, merge_key: &str) -> &'v Value {
+    if merge_key.is_empty() { item } else { item.get(merge_key).unwrap_or(&Value::Null) }
+}
+
+/// Longer lists in which ranks are missing are sorted with those items first: what upstream makes of them is
+/// as arbitrary.
+const MAX_INSERTION_SORT: usize = 1000;
+
 /// Sorts by rank, as upstream does: where a rank is missing, each item goes before the one it follows.
 fn sorted(items: Vec<Value>, rank: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
     let mut ranked: Vec<(Option<usize>, Value)> = items.into_iter().map(|item| (rank(&item), item)).collect();
-    if ranked.iter().all(|(rank, _)| rank.is_some()) {
+    if ranked.len() > MAX_INSERTION_SORT || ranked.iter().all(|(rank, _)| rank.is_some()) {
         ranked.sort_by_key(|(rank, _)| *rank);
     } else {
         for end in 1..ranked.len() {

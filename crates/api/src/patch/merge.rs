@@ -25,19 +25,19 @@ pub fn merge(target: &mut Value, patch: &Value) -> Result<(), Error> {
 }
 
 fn merge_objects(target: &mut Map, patch: &Map) {
-    for (key, value) in patch.iter() {
-        if value.is_null() {
-            target.remove(key);
-            continue;
-        }
+    let mut added = Vec::new();
+    for (key, value) in patch.iter().filter(|(_, value)| !value.is_null()) {
         match (target.get_mut(key), value) {
             (Some(Value::Object(current)), Value::Object(value)) => merge_objects(current, value),
             (Some(current @ Value::Object(_)), value) => *current = value.clone(),
-            (_, value) => {
-                target.insert(key.clone(), without_nulls(value));
-            }
+            (Some(current), value) => *current = without_nulls(value),
+            (None, value) => added.push((key.clone(), without_nulls(value))),
         }
     }
+    if patch.iter().any(|(_, value)| value.is_null()) {
+        target.retain(|key, _| !patch.get(key).is_some_and(Value::is_null));
+    }
+    target.extend(added);
 }
 
 /// Objects lose their null members at every depth; arrays keep their items.

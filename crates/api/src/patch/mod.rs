@@ -17,23 +17,44 @@ use crate::json::write_to_string;
 use crate::value::Value;
 
 /// A value as Go's `%v` prints it.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) | Value::Raw(text) => text.to_string(),
-        Value::Array(items) => shown_list(items),
-        Value::Object(map) => {
-            let members: Vec<String> =
-                map.iter().map(|(key, value)| format!("{key}:{}", shown(value))).collect();
-            format!("map[{}]", members.join(" "))
-        }
-        scalar => write_to_string(scalar),
-    }
+pub fn shown(value: &Value) -> String {
+    let mut out = String::new();
+    show(value, &mut out);
+    out
 }
 
 fn shown_list(items: &[Value]) -> String {
-    let items: Vec<String> = items.iter().map(shown).collect();
-    format!("[{}]", items.join(" "))
+    let mut out = String::new();
+    show_list(items, &mut out);
+    out
+}
+
+fn show(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::String(text) | Value::Raw(text) => out.push_str(text),
+        Value::Array(items) => show_list(items, out),
+        Value::Object(map) => {
+            out.push_str("map[");
+            for (i, (key, value)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { " " } else { "" });
+                out.push_str(key);
+                out.push(':');
+                show(value, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&write_to_string(scalar)),
+    }
+}
+
+fn show_list(items: &[Value], out: &mut String) {
+    out.push('[');
+    for (i, item) in items.iter().enumerate() {
+        out.push_str(if i > 0 { " " } else { "" });
+        show(item, out);
+    }
+    out.push(']');
 }
 
 /// The Go type a decoded value has.

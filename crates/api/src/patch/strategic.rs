@@ -9,11 +9,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use super::lists::{self, Items};
 use super::{go_type, shown, shown_list};
+use crate::by_content::{ByContent, set_of};
 use crate::schema::{AnyForm, Field, Kind, Struct};
 use crate::status::{Status, quoted};
-use crate::value::{Map, Value};
+use crate::value::{Map, Str, Value};
 
 pub(super) const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -172,16 +175,38 @@ pub(super) fn merge_map(original: &mut Map, mut patch: Map, schema: Type<'_>) ->
     }
     retain_keys(original, &mut patch)?;
     set_element_orders(original, &mut patch, schema)?;
+    // What comes and goes is gathered: each member added or removed by itself would move all that follow it.
+    let (mut added, mut removed) = (Vec::new(), HashSet::new());
     for (key, value) in patch {
         match key.strip_prefix(DELETE_FROM_LIST) {
             Some(list) => {
                 let list = list.strip_prefix('/').ok_or(Error::PrimitiveListFormat)?;
-                delete_from_list(original, list, value, schema)?;
+                if delete_from_list(original, list, value, schema)? {
+                    removed.insert(Str::new(list));
+                }
             }
-            None => merge_member(original, &key, value, schema)?,
+            None => {
+                let current = original.get_mut(&key).filter(|_| !removed.contains(&key));
+                match merge_member(current, &key, value, schema)? {
+                    Merged::InPlace => {}
+                    Merged::Set(value) => added.push((key, value)),
+                    Merged::Removed => drop(removed.insert(key)),
+                }
+            }
         }
     }
+    if !removed.is_empty() {
+        original.retain(|key, _| !removed.contains(key));
+    }
+    original.extend(added);
     Ok(())
+}
+
+/// What becomes of a member.
+enum Merged {
+    InPlace,
+    Set(Value),
+    Removed,
 }
 
 pub(super) fn unknown_directive(directive: Value, mut map: Map) -> Error {
@@ -193,31 +218,33 @@ pub(super) fn unknown_directive(directive: Value, mut map: Map) -> Error {
     Error::UnknownDirective { directive: text, map: shown(&Value::Object(map)) }
 }
 
-fn merge_member(original: &mut Map, key: &str, value: Value, schema: Type<'_>) -> Result<(), Error> {
+fn merge_member(
+    current: Option<&mut Value>,
+    key: &str,
+    value: Value,
+    schema: Type<'_>,
+) -> Result<Merged, Error> {
     if value.is_null() {
-        original.remove(key);
-        return Ok(());
+        return Ok(Merged::Removed);
     }
-    match (original.get_mut(key), value) {
+    match (current, value) {
         (Some(Value::Object(current)), Value::Object(value)) => {
             let field = schema.field(key)?;
             if field.patch.replace {
                 *current = value;
-                return Ok(());
+            } else {
+                merge_map(current, value, Type::of(&field.kind))?;
             }
-            merge_map(current, value, Type::of(&field.kind))
+            Ok(Merged::InPlace)
         }
         (Some(Value::Array(current)), Value::Array(value)) => {
             let (field, item) = schema.list_field(key)?;
-            merge_list(current, value, field, item).map(drop)
+            merge_list(current, value, field, item)?;
+            Ok(Merged::InPlace)
         }
         (_, mut value) => {
             discard_nulls(&mut value);
-            match without_directives(value) {
-                Some(value) => original.insert(key, value),
-                None => original.remove(key),
-            };
-            Ok(())
+            Ok(without_directives(value).map_or(Merged::Removed, Merged::Set))
         }
     }
 }
@@ -239,32 +266,34 @@ fn merge_key(field: &Field) -> &str {
     field.patch.merge_key.as_deref().unwrap_or_default()
 }
 
-fn delete_from_list(original: &mut Map, key: &str, values: Value, schema: Type<'_>) -> Result<(), Error> {
+/// Deletes values from a list, and says whether the list itself is to go.
+fn delete_from_list(original: &mut Map, key: &str, values: Value, schema: Type<'_>) -> Result<bool, Error> {
     if values.is_null() {
-        original.remove(key);
-        return Ok(());
+        return Ok(true);
     }
     let (Some(Value::Array(current)), Value::Array(values)) = (original.get_mut(key), values) else {
-        return Ok(());
+        return Ok(false);
     };
     let (field, item) = schema.list_field(key)?;
     if current.is_empty() && values.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     match lists::elements(current, &values)? {
         Items::Scalars => {
-            current.retain(|value| !values.contains(value));
-            Ok(())
+            let values = set_of(&values);
+            current.retain(|value| !values.contains(&ByContent(value)));
         }
-        Items::Maps => lists::merge(current, values, merge_key(field), item).map(drop),
+        Items::Maps => drop(lists::merge(current, values, merge_key(field), item)?),
     }
+    Ok(false)
 }
 
 /// Clears what a `$retainKeys` directive does not list.
 fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = directive else { return Err(Error::RetainKeysFormat) };
-    let listed = |key: &str| retained.iter().any(|retained| retained.as_str() == Some(key));
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let listed = |key: &str| retained.contains(key);
     let aside = |key: &str| key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
     if patch.iter().any(|(key, value)| !value.is_null() && !aside(key) && !listed(key)) {
         return Err(Error::RetainKeysFormat);
@@ -275,9 +304,17 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
 
 /// Merges the lists that a `$setElementOrder` directive orders, and orders them.
 fn set_element_orders(original: &mut Map, patch: &mut Map, schema: Type<'_>) -> Result<(), Error> {
-    let directives: Vec<_> = patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
-    for directive in directives {
-        let order = match patch.remove(&directive).unwrap_or_default() {
+    let mut directives = Vec::new();
+    patch.retain(|key, value| {
+        let directs = key.starts_with(SET_ELEMENT_ORDER);
+        if directs {
+            directives.push((key.clone(), std::mem::take(value)));
+        }
+        !directs
+    });
+    let mut ordered: Vec<(Str, Value)> = Vec::with_capacity(directives.len());
+    for (directive, order) in directives {
+        let order = match order {
             Value::Array(order) => order,
             other => return Err(Error::expected_list(&other)),
         };
@@ -290,29 +327,42 @@ fn set_element_orders(original: &mut Map, patch: &mut Map, schema: Type<'_>) -> 
         };
         let (before, patched) = (list(original)?, list(patch)?);
         let (field, item) = schema.list_field(key)?;
-        let merge_key = merge_key(field);
-        check_order(patched.as_deref().unwrap_or_default(), &order, merge_key)?;
-        let items = match (&before, &patched) {
-            (None, None) => continue,
-            _ => {
-                lists::elements(before.as_deref().unwrap_or_default(), patched.as_deref().unwrap_or_default())
-            }
-        };
-        let (merged, before) = match (before, patched) {
-            (before, None) => (before.clone().unwrap_or_default(), before.unwrap_or_default()),
-            (None, Some(patched)) => {
-                (patched.into_iter().filter_map(without_directives).collect(), Vec::new())
-            }
-            (Some(mut merged), Some(patched)) => {
-                let before = merge_list(&mut merged, patched, field, item)?;
-                (merged, before)
-            }
-        };
-        let (listed, others) = lists::partition(merged, &order, merge_key)?;
-        original.insert(key, lists::interleave(listed, others, &order, &before, merge_key, items?)?);
-        patch.remove(key);
+        if let Some(list) = order_list(before, patched, &order, field, item)? {
+            ordered.push((Str::new(key), Value::Array(list)));
+        }
+    }
+    if !ordered.is_empty() {
+        let done: HashSet<&str> = ordered.iter().map(|(key, _)| key.as_str()).collect();
+        patch.retain(|key, _| !done.contains(key.as_str()));
+        original.extend(ordered);
     }
     Ok(())
+}
+
+/// A list merged and ordered; nothing if neither the object nor the patch has it.
+fn order_list(
+    before: Option<Vec<Value>>,
+    patched: Option<Vec<Value>>,
+    order: &[Value],
+    field: &Field,
+    item: Type<'_>,
+) -> Result<Option<Vec<Value>>, Error> {
+    let merge_key = merge_key(field);
+    check_order(patched.as_deref().unwrap_or_default(), order, merge_key)?;
+    let items = match (&before, &patched) {
+        (None, None) => return Ok(None),
+        _ => lists::elements(before.as_deref().unwrap_or_default(), patched.as_deref().unwrap_or_default()),
+    };
+    let (merged, before) = match (before, patched) {
+        (before, None) => (before.clone().unwrap_or_default(), before.unwrap_or_default()),
+        (None, Some(patched)) => (patched.into_iter().filter_map(without_directives).collect(), Vec::new()),
+        (Some(mut merged), Some(patched)) => {
+            let before = merge_list(&mut merged, patched, field, item)?;
+            (merged, before)
+        }
+    };
+    let (listed, others) = lists::partition(merged, order, merge_key)?;
+    lists::interleave(listed, others, order, &before, merge_key, items?).map(Some)
 }
 
 /// The items of a patch must stand in the order that the patch itself asks for.

@@ -25,12 +25,13 @@ pub enum Operator {
 pub struct Requirement {
     key: Str,
     operator: Operator,
+    /// Sorted: a selector may list many, and is held against every object of a list.
     values: Vec<Str>,
 }
 
 impl Requirement {
     /// Checks key and values.
-    pub fn new(key: &str, operator: Operator, values: Vec<Str>) -> Result<Requirement, SelectorError> {
+    pub fn new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Requirement, SelectorError> {
         let mut errors = ErrorList::new();
         if let Some(complaint) = key_complaint(key) {
             errors.invalid("key", &Value::from(key), complaint);
@@ -67,6 +68,7 @@ impl Requirement {
             }
         }
         if errors.is_empty() {
+            values.sort_unstable();
             Ok(Requirement { key: Str::new(key), operator, values })
         } else {
             Err(SelectorError(errors.summary()))
@@ -86,7 +88,7 @@ impl Requirement {
     }
 
     fn matches(&self, label: Option<&str>) -> bool {
-        let listed = |label: &str| self.values.iter().any(|value| value == label);
+        let listed = |label: &str| self.values.binary_search_by(|value| value.as_str().cmp(label)).is_ok();
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => label.is_some_and(listed),
             Operator::NotIn | Operator::NotEquals => !label.is_some_and(listed),

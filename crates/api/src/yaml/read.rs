@@ -1,8 +1,8 @@
 //! YAML text to `Value`.
 //!
 //! Two steps: the parser's events become nodes, and nodes become values. Only the second expands aliases
-//! and merges, and counts while it does: once almost everything comes from aliases, the document is
-//! refused.
+//! and merges, and counts while it does: once almost everything comes from aliases, or they bring in more text
+//! than a request may hold, the document is refused.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,6 +18,12 @@ use crate::value::{Map, Str, Value};
 /// Deeper documents are refused. Far beyond any real object, far below what the stack allows.
 const MAX_DEPTH: usize = 256;
 
+/// What aliases may bring in altogether, in bytes of text: no less than any body that is read.
+const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
+
+/// More duplicates than this, or longer ones, are not worth reporting.
+const MAX_DUPLICATES: usize = 100;
+
 /// Reads the first document. An empty text is null. Of equal keys the last one wins, and `duplicates`
 /// hears of it.
 pub fn to_value(text: &[u8], duplicates: &mut Vec<Duplicate>) -> Result<Value, YamlError> {
@@ -29,8 +35,15 @@ pub fn to_value(text: &[u8], duplicates: &mut Vec<Duplicate>) -> Result<Value, Y
     }
     let document = Document::read(text)?;
     let Some(root) = document.root else { return Ok(Value::Null) };
-    let mut expansion =
-        Expansion { document: &document, duplicates, open: Vec::new(), depth: 0, decoded: 0, aliased: 0 };
+    let mut expansion = Expansion {
+        document: &document,
+        duplicates,
+        open: Vec::new(),
+        depth: 0,
+        decoded: 0,
+        aliased: 0,
+        aliased_bytes: 0,
+    };
     expansion.value(root)
 }
 
@@ -158,6 +171,8 @@ fn syntax(error: &ScanError) -> YamlError {
     if line < first { content(problem) } else { YamlError::Syntax { line, problem: problem.to_owned() } }
 }
 
+const EXCESSIVE: &str = "document contains excessive aliasing";
+
 struct Expansion<'d, 't> {
     document: &'d Document<'t>,
     duplicates: &'d mut Vec<Duplicate>,
@@ -166,6 +181,7 @@ struct Expansion<'d, 't> {
     depth: usize,
     decoded: usize,
     aliased: usize,
+    aliased_bytes: usize,
 }
 
 impl<'d> Expansion<'d, '_> {
@@ -183,7 +199,10 @@ impl<'d> Expansion<'d, '_> {
                 self.open.pop();
                 value?
             }
-            NodeKind::Scalar { text, tag, plain } => scalar(text, tag.as_deref(), *plain)?,
+            NodeKind::Scalar { text, tag, plain } => {
+                self.count_bytes(text)?;
+                scalar(text, tag.as_deref(), *plain)?
+            }
             NodeKind::Sequence(children) => {
                 let items: Result<Vec<_>, _> = children.iter().map(|child| self.value(*child)).collect();
                 Value::Array(items?)
@@ -211,9 +230,18 @@ impl<'d> Expansion<'d, '_> {
         };
         let ratio = self.aliased as f64 / self.decoded as f64;
         if self.aliased > 100 && self.decoded > 1000 && ratio > allowed {
-            return Err(content("document contains excessive aliasing"));
+            return Err(content(EXCESSIVE));
         }
         Ok(())
+    }
+
+    /// Upstream counts nodes, however large they are.
+    fn count_bytes(&mut self, text: &str) -> Result<(), YamlError> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        self.aliased_bytes += text.len();
+        if self.aliased_bytes > MAX_ALIASED_BYTES { Err(content(EXCESSIVE)) } else { Ok(()) }
     }
 
     fn enter(&mut self, alias: usize, name: &str) -> Result<(), YamlError> {
@@ -234,12 +262,18 @@ impl<'d> Expansion<'d, '_> {
             }
             let key = self.key(pair[0])?;
             let value = self.value(value_node)?;
-            if entries.insert(&key, value) {
-                let line = document.nodes[value_node].line;
-                self.duplicates.push(Duplicate { line, key: key.go });
+            if entries.insert(key.clone(), value) {
+                self.report(document.nodes[value_node].line, &key);
             }
         }
         Ok(())
+    }
+
+    fn report(&mut self, line: usize, key: &Key) {
+        let said: usize = self.duplicates.iter().map(|duplicate| duplicate.key.len()).sum();
+        if self.duplicates.len() < MAX_DUPLICATES && said < json::MAX_FINDINGS_BYTES {
+            self.duplicates.push(Duplicate { line, key: key.in_go() });
+        }
     }
 
     /// A key as text: numbers and booleans are spelled, anything else is refused.
@@ -253,7 +287,10 @@ impl<'d> Expansion<'d, '_> {
                 self.open.pop();
                 key
             }
-            NodeKind::Scalar { text, tag, plain } => key_of(scalar(text, tag.as_deref(), *plain)?),
+            NodeKind::Scalar { text, tag, plain } => {
+                self.count_bytes(text)?;
+                key_of(scalar(text, tag.as_deref(), *plain)?)
+            }
             NodeKind::Sequence(_) => Err(content("invalid map key: a sequence")),
             NodeKind::Mapping(_) => Err(content("invalid map key: a mapping")),
         }
@@ -319,7 +356,7 @@ struct Entries {
 
 impl Entries {
     /// Sets a key and says whether it was set before.
-    fn insert(&mut self, key: &Key, value: Value) -> bool {
+    fn insert(&mut self, key: Key, value: Value) -> bool {
         match self.places.get(&key.text) {
             Some(place) => {
                 self.list[*place].1 = value;
@@ -327,7 +364,7 @@ impl Entries {
             }
             None => {
                 self.places.insert(key.text.clone(), self.list.len());
-                self.list.push((key.text.clone(), value));
+                self.list.push((key.text, value));
                 false
             }
         }
@@ -338,25 +375,31 @@ impl Entries {
     }
 }
 
+#[derive(Clone)]
 struct Key {
     text: Str,
-    /// As Go prints it in errors.
-    go: String,
+    is_string: bool,
+}
+
+impl Key {
+    /// As Go prints it in errors: strings in quotes.
+    fn in_go(&self) -> String {
+        match self.is_string {
+            true => json::write_to_string(&Value::String(self.text.clone())),
+            false => self.text.to_string(),
+        }
+    }
 }
 
 fn key_of(value: Value) -> Result<Key, YamlError> {
     let text = match value {
-        Value::String(text) => {
-            let mut quoted = Vec::new();
-            json::write_string(&mut quoted, &text);
-            return Ok(Key { text, go: String::from_utf8(quoted).unwrap_or_default() });
-        }
+        Value::String(text) => return Ok(Key { text, is_string: true }),
         Value::Bool(bool) => bool.to_string(),
         Value::Int(int) => int.to_string(),
         Value::Float(float) => super::write::go_float(float as f32),
         _ => return Err(YamlError::NullKey),
     };
-    Ok(Key { text: Str::from(text.as_str()), go: text })
+    Ok(Key { text: Str::from(text), is_string: false })
 }
 
 fn scalar(text: &str, tag: Option<&str>, plain: bool) -> Result<Value, YamlError> {

@@ -80,10 +80,13 @@ fn check_binding(call: &Call, binding: &Value, old: Option<&Value>) -> Result<()
 fn refuse_excess(call: &Call, object: &Value, granted: &[Rule]) -> Result<(), Status> {
     let user = &call.user;
     let held = call.backend.authorizer.rbac.read().rules_for(user, &call.at.namespace);
-    let missing = uncovered(&held.rules, granted);
-    if missing.is_empty() {
-        return Ok(());
-    }
+    let missing = match uncovered(&held.rules, granted) {
+        Ok(missing) if missing.is_empty() => return Ok(()),
+        Ok(missing) => missing,
+        Err(too_large) => {
+            return Err(Status::forbidden(rbac::GROUP, call.served.name(), meta::name(object), too_large));
+        }
+    };
     let groups: Vec<String> = user.groups.iter().map(|g| corten_api::status::quoted(g)).collect();
     let mut why = format!(
         "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",

@@ -157,6 +157,7 @@ impl PatchBody {
         if validation == FieldValidation::Ignore {
             strict.clear();
         }
+        decode::check_size(&tree)?;
         Ok(PatchBody { kind, tree, strict })
     }
 
@@ -218,6 +219,7 @@ impl PatchBody {
                 patch::strategic::apply(&mut new, &self.tree, expected.schema).map_err(|e| e.to_status())?;
             }
         }
+        decode::check_size(&new)?;
         // Only a strategic patch is told as it was sent; of any other the outcome is shown as it was.
         let shown = (self.kind != PatchKind::Strategic).then(|| new.clone());
         let unfit = |why: &str| self.unfit(shown.as_ref(), why);
@@ -246,7 +248,7 @@ impl PatchBody {
     /// A patch whose outcome is not an object of the kind.
     fn unfit(&self, patched: Option<&Value>, why: &str) -> Status {
         let shown = match patched {
-            None => go_text(&self.tree),
+            None => patch::shown(&self.tree),
             Some(patched) => json::write_to_string(patched),
         };
         let mut errors = ErrorList::new();
@@ -278,21 +280,6 @@ impl PatchBody {
         let warnings = decode::judge(self.strict.clone(), validation, call.expected())?;
         call.warnings.extend(warnings);
         Ok(object)
-    }
-}
-
-/// A tree as Go prints a map.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let members: Vec<String> =
-                map.iter().map(|(key, item)| format!("{key}:{}", go_text(item))).collect();
-            format!("map[{}]", members.join(" "))
-        }
-        other => json::write_to_string(other),
     }
 }
 

@@ -4,8 +4,10 @@
 //! Pure but for the clock reading and randomness handed in or drawn for names and uids. Everything works
 //! on the stored form.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
-use corten_api::{Status, Value, convert, managed, meta, time};
+use corten_api::{ByContent, Status, Value, convert, managed, meta, time};
 use corten_registry::{Request, Rules};
 
 use crate::call::Call;
@@ -13,6 +15,9 @@ use crate::random;
 
 /// Names longer than this are cut before the generated suffix is added.
 const MAX_GENERATED_BASE: usize = 63 - 5;
+
+/// As many owners are named in a warning that they stand twice.
+const MOST_DOUBLED: usize = 100;
 
 /// A generated name for a prefix.
 pub(super) fn generated_name(prefix: &str) -> String {
@@ -77,16 +82,16 @@ pub(super) fn drop_doubled_owners(call: &mut Call, object: &mut Value, found: &s
     let Some(owners) = meta::of(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
         return;
     };
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut doubled: Vec<String> = Vec::new();
-    for owner in std::mem::take(owners) {
-        if kept.contains(&owner) {
-            doubled.push(owner.str_at(&["uid"]).unwrap_or_default().to_owned());
-        } else {
-            kept.push(owner);
+    let all = std::mem::take(owners);
+    let mut seen = HashSet::with_capacity(all.len());
+    let mut doubled: Vec<&str> = Vec::new();
+    for owner in &all {
+        if seen.insert(ByContent(owner)) {
+            owners.push(owner.clone());
+        } else if doubled.len() < MOST_DOUBLED {
+            doubled.push(owner.str_at(&["uid"]).unwrap_or_default());
         }
     }
-    *owners = kept;
     if !doubled.is_empty() {
         call.warnings.push(format!(
             ".metadata.ownerReferences contains duplicate entries{found}; API server dedups owner references in 1.20+, and \

@@ -1,5 +1,7 @@
 //! What pods and persistent volumes name that a node has to read for them.
 
+use std::collections::HashMap;
+
 use corten_api::{Str, Value, meta};
 
 use super::graph::{Vertex, VertexKind};
@@ -108,13 +110,13 @@ impl Found<'_> {
 
     /// A claim is named by the pod, or by the status once it was made from a template.
     fn resource_claims(&mut self, pod: &Value) {
+        let mut made_for: HashMap<Option<&str>, Option<&str>> = HashMap::new();
+        for status in pod.items_at(&["status", "resourceClaimStatuses"]) {
+            made_for.entry(status.str_at(&["name"])).or_insert(status.str_at(&["resourceClaimName"]));
+        }
         for claim in pod.items_at(&["spec", "resourceClaims"]) {
             let direct = claim.str_at(&["resourceClaimName"]);
-            let made = pod
-                .items_at(&["status", "resourceClaimStatuses"])
-                .iter()
-                .find(|status| status.str_at(&["name"]) == claim.str_at(&["name"]));
-            let made = made.and_then(|status| status.str_at(&["resourceClaimName"]));
+            let made = made_for.get(&claim.str_at(&["name"])).copied().flatten();
             self.add(VertexKind::ResourceClaim, direct.or(made));
         }
         let extended = pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);

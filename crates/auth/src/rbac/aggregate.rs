@@ -1,22 +1,23 @@
 //! Aggregated cluster roles: those whose rules are gathered from others by labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use corten_api::selector::LabelSelector;
-use corten_api::{Value, meta};
+use corten_api::{ByContent, Value, meta};
 
 /// The rules a cluster role should have, if it is aggregated: those of every role it selects, by name, each
 /// once.
 pub fn aggregated_rules(role: &Value, all: &BTreeMap<String, Value>) -> Option<Vec<Value>> {
     let selectors = role.get("aggregationRule").filter(|rule| !rule.is_null())?;
     let mut rules: Vec<Value> = Vec::new();
+    let mut seen = HashSet::new();
     for selector in selectors.items_at(&["clusterRoleSelectors"]) {
         // A selector that makes no sense was refused when it was written; it selects nothing.
         let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
         let chosen = all.iter().filter(|(name, _)| *name != meta::name(role));
         for (_, other) in chosen.filter(|(_, other)| selector.matches_object(other)) {
             for rule in other.items_at(&["rules"]) {
-                if !rules.contains(rule) {
+                if seen.insert(ByContent(rule)) {
                     rules.push(rule.clone());
                 }
             }

@@ -1,6 +1,11 @@
-//! Whether somebody's rules include others: the question behind every refusal to grant more than one has.
+//! Whether a user's rules include others: the question behind every refusal to grant more than one has.
+//!
+//! A rule stands for every combination of its groups, resources, verbs and names: a few kilobytes can mean a
+//! billion. They are never taken apart to find out whether all are held. What is equal in the eyes of the held
+//! rules is looked at once, and what is missing is taken apart only as far as a message can tell. Work is limited:
+//! where rules are too many to compare, the grant is refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use corten_api::Str;
 use corten_api::status::quoted;
@@ -9,75 +14,269 @@ use super::rule::{Rule, url_covers};
 
 const ALL: &str = "*";
 
-/// What `granted` allows and `owned` does not, taken apart into rules of one verb on one thing.
-pub fn uncovered(owned: &[Rule], granted: &[Rule]) -> Vec<Rule> {
-    let single = granted.iter().flat_map(take_apart);
-    single.filter(|rule| !owned.iter().any(|owner| covers(owner, rule))).collect()
-}
+/// How many comparisons of one text with another are made before a grant is refused unseen.
+const MAX_COMPARISONS: usize = 1_000_000;
+/// How many missing rules are told of, and how many combinations are looked at to find them.
+const MAX_TOLD: usize = 1_000;
+const MAX_LOOKED_AT: usize = 100_000;
 
-fn take_apart(rule: &Rule) -> Vec<Rule> {
-    let mut single = Vec::new();
-    let one = |text: &Str| vec![text.clone()];
-    for group in &rule.api_groups {
-        for resource in &rule.resources {
-            for verb in &rule.verbs {
-                let whole = Rule {
-                    verbs: one(verb),
-                    api_groups: one(group),
-                    resources: one(resource),
-                    ..Rule::default()
-                };
-                if rule.resource_names.is_empty() {
-                    single.push(whole);
-                    continue;
-                }
-                let named = |name| Rule { resource_names: one(name), ..whole.clone() };
-                single.extend(rule.resource_names.iter().map(named));
+/// The rules are too many, or too large, to find out in time whether they are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the rules are too large to be compared with those held")]
+pub struct TooLarge;
+
+/// What `granted` allows and `owned` does not, taken apart into rules of one verb on one thing: all of it, or
+/// the first thousand.
+pub fn uncovered(owned: &[Rule], granted: &[Rule]) -> Result<Vec<Rule>, TooLarge> {
+    let owned = Owned::new(owned);
+    let mut left = MAX_COMPARISONS;
+    let mut missing = Vec::new();
+    for rule in granted {
+        for part in parts(rule) {
+            owned.missing(&part, &mut left, &mut missing)?;
+            if missing.len() >= MAX_TOLD {
+                return Ok(missing);
             }
         }
     }
-    for url in &rule.non_resource_urls {
-        let url = |verb| Rule { verbs: one(verb), non_resource_urls: one(url), ..Rule::default() };
-        single.extend(rule.verbs.iter().map(url));
+    Ok(missing)
+}
+
+/// What one rule allows on resources, and what it allows on paths.
+fn parts(rule: &Rule) -> impl Iterator<Item = Part<'_>> {
+    let on_resources = Part {
+        names: (!rule.resource_names.is_empty()).then_some(&rule.resource_names),
+        groups: &rule.api_groups,
+        resources: &rule.resources,
+        verbs: &rule.verbs,
+        is_urls: false,
+    };
+    let on_urls =
+        Part { names: None, groups: &[], resources: &rule.non_resource_urls, is_urls: true, ..on_resources };
+    [on_resources, on_urls].into_iter()
+}
+
+/// Every combination of these.
+#[derive(Clone, Copy)]
+struct Part<'r> {
+    /// None for paths.
+    groups: &'r [Str],
+    /// Or paths.
+    resources: &'r [Str],
+    verbs: &'r [Str],
+    /// `None` for all.
+    names: Option<&'r Vec<Str>>,
+    is_urls: bool,
+}
+
+impl Part<'_> {
+    fn is_empty(&self) -> bool {
+        self.verbs.is_empty() || self.resources.is_empty() || (self.groups.is_empty() && !self.is_urls)
     }
-    single
+
+    fn single(&self, group: usize, resource: usize, verb: usize, name: usize) -> Rule {
+        let one = |list: &[Str], at: usize| list.get(at).cloned().into_iter().collect::<Vec<_>>();
+        let thing = one(self.resources, resource);
+        let (resources, non_resource_urls) =
+            if self.is_urls { (Vec::new(), thing) } else { (thing, Vec::new()) };
+        Rule {
+            verbs: one(self.verbs, verb),
+            api_groups: one(self.groups, group),
+            resources,
+            resource_names: self.names.map(|names| one(names, name)).unwrap_or_default(),
+            non_resource_urls,
+        }
+    }
 }
 
-/// Whether a rule allows all that a rule of at most one verb, group, resource, name and path does.
-fn covers(owner: &Rule, single: &Rule) -> bool {
-    let all = |list: &[Str], wanted: &[Str]| wanted.iter().all(|item| list.contains(item));
-    let any_or_all = |list: &[Str], wanted: &[Str]| list.iter().any(|i| i == ALL) || all(list, wanted);
-    any_or_all(&owner.verbs, &single.verbs)
-        && any_or_all(&owner.api_groups, &single.api_groups)
-        && single.resources.iter().all(|resource| covers_resource(&owner.resources, resource))
-        && single
-            .non_resource_urls
-            .iter()
-            .all(|url| owner.non_resource_urls.iter().any(|u| url_covers(u, url)))
-        && (owner.resource_names.is_empty()
-            || (!single.resource_names.is_empty() && all(&owner.resource_names, &single.resource_names)))
+/// Rules that are held, found by what they are about.
+struct Owned<'r> {
+    rules: &'r [Rule],
+    /// The rules that name a resource as it is written, `*` and `*/scale` too.
+    by_resource: HashMap<&'r str, Vec<usize>>,
+    by_url: HashMap<&'r str, Vec<usize>>,
+    /// The rules that name a pattern of paths.
+    patterns: Vec<usize>,
 }
 
-fn covers_resource(owned: &[Str], resource: &str) -> bool {
-    let of_any = |sub| owned.iter().any(|own| own.strip_prefix("*/") == Some(sub));
-    owned.iter().any(|own| own == ALL || own == resource)
-        || resource.split_once('/').is_some_and(|(_, sub)| of_any(sub))
+/// Values of one list that the same held rules cover, by their places in the list.
+type Classes = Vec<(Vec<usize>, Vec<usize>)>;
+
+impl<'r> Owned<'r> {
+    fn new(rules: &'r [Rule]) -> Owned<'r> {
+        let mut owned =
+            Owned { rules, by_resource: HashMap::new(), by_url: HashMap::new(), patterns: Vec::new() };
+        for (i, rule) in rules.iter().enumerate() {
+            for resource in &rule.resources {
+                owned.by_resource.entry(resource).or_default().push(i);
+            }
+            for url in &rule.non_resource_urls {
+                owned.by_url.entry(url).or_default().push(i);
+            }
+            if rule.non_resource_urls.iter().any(|url| url.ends_with('*')) {
+                owned.patterns.push(i);
+            }
+        }
+        owned
+    }
+
+    /// The rules that cover a resource, or a path.
+    fn about(&self, thing: &str, is_urls: bool, left: &mut usize) -> Result<Vec<usize>, TooLarge> {
+        let mut found: BTreeSet<usize> = BTreeSet::new();
+        if is_urls {
+            found.extend(self.by_url.get(thing).into_iter().flatten());
+            for i in &self.patterns {
+                spend(left, self.rules[*i].non_resource_urls.len())?;
+                if self.rules[*i].non_resource_urls.iter().any(|url| url_covers(url, thing)) {
+                    found.insert(*i);
+                }
+            }
+        } else {
+            let any = thing.split_once('/').map(|(_, sub)| format!("*/{sub}"));
+            for name in [Some(thing), Some(ALL), any.as_deref()].into_iter().flatten() {
+                found.extend(self.by_resource.get(name).into_iter().flatten());
+            }
+        }
+        spend(left, 1 + found.len())?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Adds what no rule covers of all combinations.
+    fn missing(&self, part: &Part<'_>, left: &mut usize, missing: &mut Vec<Rule>) -> Result<(), TooLarge> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let mut things: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
+        for (at, thing) in part.resources.iter().enumerate() {
+            things.entry(self.about(thing, part.is_urls, left)?).or_default().push(at);
+        }
+        let mut gaps = Gaps::default();
+        for (rules, things) in things {
+            let verbs = self.classes(&rules, part.verbs, |rule| &rule.verbs, true, left)?;
+            for (rules, verbs) in verbs {
+                let groups = match part.is_urls {
+                    true => vec![(rules, vec![0])],
+                    false => self.classes(&rules, part.groups, |rule| &rule.api_groups, true, left)?,
+                };
+                for (rules, groups) in groups {
+                    let names = self.names(&rules, part.names, left)?;
+                    for names in names.into_iter().filter(|(rules, _)| rules.is_empty()).map(|(_, at)| at) {
+                        gaps.add(&groups, &things, &verbs, &names);
+                    }
+                }
+            }
+        }
+        gaps.tell(part, missing);
+        Ok(())
+    }
+
+    /// Puts values together that the same of these rules cover.
+    fn classes(
+        &self,
+        rules: &[usize],
+        values: &[Str],
+        list: fn(&Rule) -> &Vec<Str>,
+        has_wildcard: bool,
+        left: &mut usize,
+    ) -> Result<Classes, TooLarge> {
+        // By value: what each rule lists is looked at once, not once for every value.
+        let (mut everything, mut listing): (Vec<usize>, HashMap<&str, Vec<usize>>) = Default::default();
+        for i in rules {
+            let listed = list(&self.rules[*i]);
+            spend(left, 1 + listed.len())?;
+            if has_wildcard && listed.iter().any(|item| item == ALL) {
+                everything.push(*i);
+                continue;
+            }
+            for item in listed {
+                listing.entry(item).or_default().push(*i);
+            }
+        }
+        let mut classes: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
+        for (at, value) in values.iter().enumerate() {
+            let listed = listing.get(value.as_str()).map_or(&[][..], Vec::as_slice);
+            spend(left, 1 + everything.len() + listed.len())?;
+            let mut covering = [&everything[..], listed].concat();
+            covering.sort_unstable();
+            covering.dedup();
+            classes.entry(covering).or_default().push(at);
+        }
+        Ok(classes.into_iter().collect())
+    }
+
+    fn names(
+        &self,
+        rules: &[usize],
+        names: Option<&Vec<Str>>,
+        left: &mut usize,
+    ) -> Result<Classes, TooLarge> {
+        let of_all = |i: &usize| self.rules[*i].resource_names.is_empty();
+        spend(left, 1 + rules.len())?;
+        match names {
+            _ if rules.iter().any(of_all) => Ok(vec![(rules.to_vec(), Vec::new())]),
+            None => Ok(vec![(Vec::new(), vec![0])]),
+            Some(names) => self.classes(rules, names, |rule| &rule.resource_names, false, left),
+        }
+    }
+}
+
+fn spend(left: &mut usize, comparisons: usize) -> Result<(), TooLarge> {
+    *left = left.checked_sub(comparisons).ok_or(TooLarge)?;
+    Ok(())
+}
+
+/// Places in the lists of a rule whose combinations are missing.
+#[derive(Default)]
+struct Gaps(Vec<[BTreeSet<usize>; 4]>);
+
+impl Gaps {
+    fn add(&mut self, groups: &[usize], things: &[usize], verbs: &[usize], names: &[usize]) {
+        // One combination tells that something is missing; a message tells no more than so many.
+        if self.0.len() < MAX_TOLD {
+            self.0.push(
+                [groups, things, verbs, names].map(|places| places.iter().copied().take(MAX_TOLD).collect()),
+            );
+        }
+    }
+
+    /// Adds the missing combinations, in the order in which the rule lists them.
+    fn tell(&self, part: &Part<'_>, missing: &mut Vec<Rule>) {
+        let mut found: BTreeSet<[usize; 4]> = BTreeSet::new();
+        let mut looked_at = 0;
+        for [groups, things, verbs, names] in &self.0 {
+            let combinations = groups.iter().flat_map(|group| {
+                things.iter().flat_map(move |thing| {
+                    verbs
+                        .iter()
+                        .flat_map(move |verb| names.iter().map(move |name| [*group, *thing, *verb, *name]))
+                })
+            });
+            let room = MAX_LOOKED_AT.saturating_sub(looked_at).min(MAX_LOOKED_AT / self.0.len().max(1) + 1);
+            let before = found.len();
+            found.extend(combinations.take(room));
+            looked_at += found.len() - before;
+        }
+        let room = MAX_TOLD.saturating_sub(missing.len());
+        let rules = found.into_iter().take(room);
+        missing.extend(rules.map(|[group, thing, verb, name]| part.single(group, thing, verb, name)));
+    }
 }
 
 /// Rules for an error message, a line each: those on one thing together.
 pub fn describe_missing(missing: &[Rule]) -> String {
+    type Thing<'r> = (&'r [Str], &'r [Str], &'r [Str]);
     let mut compact: Vec<Rule> = Vec::new();
+    let mut places: HashMap<Thing<'_>, usize> = HashMap::new();
     for rule in missing {
-        let same = |known: &&mut Rule| {
-            is_simple(rule)
-                && is_simple(known)
-                && known.api_groups == rule.api_groups
-                && known.resources == rule.resources
-                && known.resource_names == rule.resource_names
-        };
-        match compact.iter_mut().find(same) {
-            Some(known) => known.verbs.extend_from_slice(&rule.verbs),
-            None => compact.push(rule.clone()),
+        let thing = (&rule.api_groups[..], &rule.resources[..], &rule.resource_names[..]);
+        match places.get(&thing) {
+            Some(at) if is_simple(rule) => compact[*at].verbs.extend_from_slice(&rule.verbs),
+            _ => {
+                if is_simple(rule) {
+                    places.insert(thing, compact.len());
+                }
+                compact.push(rule.clone());
+            }
         }
     }
     let lines: BTreeSet<String> = compact.iter().map(describe).collect();
@@ -118,7 +317,7 @@ mod tests {
 
     #[track_caller]
     fn check(owned: &str, granted: &str, missing: &str) {
-        assert_eq!(describe_missing(&uncovered(&rules(owned), &rules(granted))), missing);
+        assert_eq!(describe_missing(&uncovered(&rules(owned), &rules(granted)).unwrap()), missing);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Kept up to date one object at a time. Nothing here is ever scanned for a decision but the bindings of the
 //! user and of the user's groups, across the cluster and in the one namespace that is asked about.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -297,16 +297,12 @@ impl fmt::Display for MissingRole {
 
 /// Several problems in one text, each once.
 pub fn summary(problems: impl Iterator<Item = String>) -> Option<String> {
-    let mut seen: Vec<String> = Vec::new();
-    for problem in problems {
-        if !seen.contains(&problem) {
-            seen.push(problem);
-        }
-    }
-    match seen.len() {
+    let mut seen = HashSet::new();
+    let mut told: Vec<String> = problems.filter(|problem| seen.insert(problem.clone())).collect();
+    match told.len() {
         0 => None,
-        1 => seen.pop(),
-        _ => Some(format!("[{}]", seen.join(", "))),
+        1 => told.pop(),
+        _ => Some(format!("[{}]", told.join(", "))),
     }
 }
 

@@ -11,7 +11,7 @@ mod reconcile;
 mod rule;
 
 pub use aggregate::{aggregate_all, aggregated_rules};
-pub use covers::{describe_missing, uncovered};
+pub use covers::{TooLarge, describe_missing, uncovered};
 pub use index::{MissingRole, Rbac, Resolved, RoleKind, RoleRef, summary};
 pub use policy::{BootstrapPolicy, bootstrap_policy, node_rules};
 pub use reconcile::{Change, reconcile_binding, reconcile_role};

@@ -34,7 +34,10 @@ pub fn reconcile_role(existing: Option<&Value>, expected: &Value) -> Option<Chan
     }
     let mut role = existing.clone();
     merge_metadata(&mut role, expected);
-    let missing = uncovered(&rules_of(existing), &rules_of(expected));
+    let (held, wanted) = (rules_of(existing), rules_of(expected));
+    // Where a role has grown too large to compare, what it does not have word for word counts as missing.
+    let missing = uncovered(&held, &wanted)
+        .unwrap_or_else(|_| wanted.iter().filter(|rule| !held.contains(rule)).cloned().collect());
     if !missing.is_empty() {
         let rules = role.make_object().entry("rules").make_array();
         rules.extend(missing.iter().map(Rule::to_value));

@@ -1,10 +1,11 @@
 //! What webhooks and policies have in common: rules for requests, match conditions, parameters.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names};
 
 use crate::validation::expression::validate_expression;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 
 const STATIC_SUFFIX: &str = ".static.k8s.io";
@@ -146,11 +147,12 @@ pub(super) fn validate_match_resources(resources: &Value, at: &Field<'_>, errors
 }
 
 fn validate_resource_names(names: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(names, ByContent);
     for (i, name) in names.iter().enumerate() {
         let at = at.index(i);
         let text = name.as_str().unwrap_or_default();
         complain(&at, text, names::path_segment_name(text), errors);
-        if names.iter().take(i).any(|earlier| earlier == name) {
+        if repeats.at(i) {
             errors.duplicate(at, name);
         }
     }
@@ -160,6 +162,7 @@ pub(super) fn validate_match_conditions(conditions: &[Value], at: &Field<'_>, er
     if conditions.len() > MATCH_CONDITIONS_MAX {
         errors.too_many(at, conditions.len(), MATCH_CONDITIONS_MAX);
     }
+    let repeats = Repeats::of(conditions, |item| text(item, "name"));
     for (i, condition) in conditions.iter().enumerate() {
         let (at, name) = (at.index(i), text(condition, "name"));
         validate_expression(text(condition, "expression"), "", &at.child("expression"), errors);
@@ -167,7 +170,7 @@ pub(super) fn validate_match_conditions(conditions: &[Value], at: &Field<'_>, er
             "" => errors.required(at.child("name"), ""),
             name => complain(&at.child("name"), name, names::qualified_name(name), errors),
         }
-        if !name.is_empty() && conditions.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        if !name.is_empty() && repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
     }

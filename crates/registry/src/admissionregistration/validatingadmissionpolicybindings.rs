@@ -10,7 +10,9 @@ use super::validate::{SPEC, refuse_static_name, spec, static_name_warnings};
 use crate::defaults::made;
 use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, name, str_at, text};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::list;
+use corten_api::ByContent;
 
 pub(crate) const RULES: Rules = Rules {
     group: "admissionregistration.k8s.io",
@@ -54,11 +56,12 @@ fn validate_spec(spec: &Value, errors: &mut ErrorList) {
 /// What happens when a check fails: something, and nothing twice.
 fn validate_actions(actions: &[Value], errors: &mut ErrorList) {
     let at = SPEC.child("validationActions");
+    let repeats = Repeats::of(actions, ByContent);
     for (i, action) in actions.iter().enumerate() {
         if !matches!(action.as_str(), Some("Audit" | "Deny" | "Warn")) {
             errors.not_supported(at.index(i), action, &["Audit", "Deny", "Warn"]);
         }
-        if actions.iter().take(i).any(|earlier| earlier == action) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), action);
         }
     }

@@ -2,7 +2,7 @@
 //! reinvocation policy.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names};
 
 use super::validate::{
     FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, refuse_static_name, static_name_warnings,
@@ -10,6 +10,7 @@ use super::validate::{
 };
 use crate::prepare::same;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, fully_qualified_name, list, member, text};
 use crate::validation::webhook::validate_client_config;
 
@@ -42,7 +43,7 @@ impl Leeway {
                 let versions = list(hook, "admissionReviewVersions");
                 versions.is_empty() || versions.iter().any(is_review_version)
             }),
-            names: (0..old.len()).any(|i| is_repeated(old, i)),
+            names: has_repeated_names(old),
             selectors: LabelSelectorOptions { allow_invalid_values: !errors.is_empty() },
         }
     }
@@ -64,21 +65,24 @@ fn is_review_version(version: &Value) -> bool {
     version.as_str().is_some_and(|version| REVIEW_VERSIONS.contains(&version))
 }
 
-/// Whether an earlier webhook has the same name.
-fn is_repeated(hooks: &[Value], i: usize) -> bool {
-    let name = hooks.get(i).map(|hook| text(hook, "name"));
-    hooks.iter().take(i).any(|hook| Some(text(hook, "name")) == name)
+fn names(hooks: &[Value]) -> Repeats {
+    Repeats::of(hooks, |hook| text(hook, "name"))
+}
+
+fn has_repeated_names(hooks: &[Value]) -> bool {
+    let repeats = names(hooks);
+    (0..hooks.len()).any(|i| repeats.at(i))
 }
 
 fn validate_webhooks(hooks: &[Value], leeway: Leeway, errors: &mut ErrorList) {
-    let at = Field::new("webhooks");
+    let (at, repeats) = (Field::new("webhooks"), names(hooks));
     for (i, hook) in hooks.iter().enumerate() {
         let at = at.index(i);
         validate_webhook(hook, leeway, &at, errors);
         let versions = list(hook, "admissionReviewVersions");
         validate_review_versions(versions, leeway, &at.child("admissionReviewVersions"), errors);
         let name = text(hook, "name");
-        if !leeway.names && !name.is_empty() && is_repeated(hooks, i) {
+        if !leeway.names && !name.is_empty() && repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
     }
@@ -123,8 +127,9 @@ fn validate_review_versions(versions: &[Value], leeway: Leeway, at: &Field<'_>, 
         errors.required(at, format!("must specify one of {}", REVIEW_VERSIONS.join(", ")));
         return;
     }
+    let repeats = Repeats::of(versions, ByContent);
     for (i, version) in versions.iter().enumerate() {
-        if versions.iter().take(i).any(|earlier| earlier == version) {
+        if repeats.at(i) {
             errors.invalid(at.index(i), version, "duplicate version");
             continue;
         }

@@ -8,6 +8,7 @@ use crate::prepare::{
 };
 use crate::rules::{NameRule, RowContext, Rules};
 use crate::table::{AGE, NAME, UNSET, age, cells, first_few, name, str_at, text};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text as text_of};
 
 pub(crate) const RULES: Rules = Rules {
@@ -75,9 +76,10 @@ fn name_complaints(name: &str) -> Vec<String> {
 fn validate_status(status: &Value, errors: &mut ErrorList) {
     let servers = list(status, "storageVersions");
     let at = STATUS.child("storageVersions");
+    let repeats = Repeats::of(servers, |item| text_of(item, "apiServerID"));
     for (i, server) in servers.iter().enumerate() {
         let (id, at) = (text_of(server, "apiServerID"), at.index(i));
-        if servers.iter().take(i).any(|earlier| text_of(earlier, "apiServerID") == id) {
+        if repeats.at(i) {
             errors.duplicate(at.child("apiServerID"), &Value::from(id));
         }
         complain(&at.child("apiServerID"), id, names::dns1123_subdomain(id), errors);

@@ -1,5 +1,7 @@
 //! Cluster trust bundles: root certificates for everybody. A name may start with the signer's and a colon.
 
+use std::collections::HashMap;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
@@ -92,10 +94,13 @@ fn validate_roots(roots: &str, at: &Field<'_>, errors: &mut ErrorList) {
     if seen.is_empty() {
         refuse("at least one trust anchor must be provided".to_owned());
     }
+    let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (i, root) in seen.iter().enumerate() {
-        let same = seen.iter().enumerate().filter(|(_, other)| *other == root);
-        let indices: Vec<usize> = same.map(|(j, _)| j).collect();
-        if indices.len() > 1 && indices.first() == Some(&i) {
+        places.entry(root).or_default().push(i);
+    }
+    for root in &seen {
+        // In the order in which they stand first.
+        if let Some(indices) = places.remove(root.as_slice()).filter(|indices| indices.len() > 1) {
             let indices: Vec<String> = indices.iter().map(usize::to_string).collect();
             refuse(format!("duplicate trust anchor (indices [{}])", indices.join(" ")));
         }

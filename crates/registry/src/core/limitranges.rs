@@ -8,6 +8,7 @@ use crate::defaults::{copy_missing, items, made, resource_list, text_of};
 use crate::rules::{Request, Rules};
 use crate::table::str_at;
 use crate::validation::fields::entries;
+use crate::validation::repeats::Repeats;
 use crate::validation::resources::{
     amount, is_overcommit_allowed, validate_container_resource_name, validate_resource_name,
 };
@@ -52,10 +53,11 @@ const BOUNDS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitR
 fn validate(object: &Value, errors: &mut ErrorList) {
     let (spec, limits) = (Field::new("spec"), object.items_at(&["spec", "limits"]));
     let at = spec.child("limits");
+    let repeats = Repeats::of(limits, |item| text(item, "type"));
     for (i, limit) in limits.iter().enumerate() {
         let (at, kind) = (at.index(i), text(limit, "type"));
         validate_type(kind, &at.child("type"), errors);
-        if limits.iter().take(i).any(|earlier| text(earlier, "type") == kind) {
+        if repeats.at(i) {
             errors.duplicate(at.child("type"), &Value::from(kind));
         }
         validate_names(limit, &at, errors);

@@ -7,6 +7,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::validation::fields::part;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, text};
 
 /// Conditions have a type, each another.
@@ -14,9 +15,10 @@ fn validate_conditions(object: &Value, errors: &mut ErrorList) {
     let status = Field::new("status");
     let at = status.child("conditions");
     let conditions = list(part(object, "status"), "conditions");
+    let repeats = Repeats::of(conditions, |item| text(item, "type"));
     for (i, condition) in conditions.iter().enumerate() {
         let kind = text(condition, "type");
-        if conditions.iter().take(i).any(|earlier| text(earlier, "type") == kind) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i).child("type"), &Value::from(kind));
         }
         if kind.is_empty() {

@@ -8,6 +8,7 @@ use crate::table::{AGE, NAME, age, cells, name, str_at, text};
 use crate::validation::fields::{entries, immutable, part};
 use crate::validation::internal_form;
 use crate::validation::label_selector::validate_labels;
+use crate::validation::repeats::Repeats;
 use crate::validation::resources::{validate_container_resource_name, validate_quantity};
 use crate::validation::text::{complain, list, text as text_of};
 use crate::validation::toleration::validate_tolerations;
@@ -59,11 +60,10 @@ fn validate_handler(class: &Value, errors: &mut ErrorList) {
 
 fn validate_unique_tolerations(tolerations: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     validate_tolerations(tolerations, at, errors);
-    let same = |a: &Value, b: &Value| {
-        ["key", "operator", "value", "effect"].iter().all(|key| text_of(a, key) == text_of(b, key))
-    };
+    let parts = ["key", "operator", "value", "effect"];
+    let repeats = Repeats::of(tolerations, |toleration| parts.map(|key| text_of(toleration, key)));
     for (i, toleration) in tolerations.iter().enumerate() {
-        if tolerations.iter().take(i).any(|earlier| same(earlier, toleration)) {
+        if repeats.at(i) {
             errors.duplicate_shown(at.index(i), internal_form::compact("Toleration", toleration));
         }
     }

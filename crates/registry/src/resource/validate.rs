@@ -1,8 +1,9 @@
 //! What claims, classes and slices of devices have in common: names, selectors, configuration, taints.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, json, names};
+use corten_api::{ByContent, Field, Value, json, names};
 
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 
 const SELECTORS_MAX: usize = 32;
@@ -218,8 +219,9 @@ pub(super) fn validate_binding_conditions(device: &Value, at: &Field<'_>, errors
         });
     }
     refuse_duplicates(wanted, |name| name.as_str().unwrap_or_default(), &wanted_at, errors);
+    let repeats = Repeats::of(unwanted, ByContent);
     for (i, condition) in unwanted.iter().enumerate() {
-        if unwanted.iter().take(i).any(|earlier| earlier == condition) {
+        if repeats.at(i) {
             errors.duplicate(unwanted_at.index(i), condition);
         }
         if wanted.contains(condition) {

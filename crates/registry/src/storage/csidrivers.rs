@@ -9,6 +9,7 @@ use crate::rules::{Generation, RowContext, Rules};
 use crate::table::{AGE, NAME, NONE, UNSET, age, boolean, cells, joined, name, str_at, text};
 use crate::validation::fields::{IMMUTABLE, any_of, immutable, part};
 use crate::validation::number::given;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member};
 
 pub(crate) const RULES: Rules = Rules {
@@ -115,9 +116,10 @@ fn validate_token_requests(requests: &[Value], errors: &mut ErrorList) {
     const LEAST: i64 = 10 * 60;
     const MOST: i64 = 1 << 32;
     let at = SPEC.child("tokenRequests");
+    let repeats = Repeats::of(requests, |item| str_at(item, &["audience"]));
     for (i, request) in requests.iter().enumerate() {
         let (at, audience) = (at.index(i), str_at(request, &["audience"]));
-        if requests.iter().take(i).any(|earlier| str_at(earlier, &["audience"]) == audience) {
+        if repeats.at(i) {
             errors.duplicate(at.child("audience"), &Value::from(audience));
             continue;
         }

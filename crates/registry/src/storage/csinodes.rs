@@ -1,7 +1,7 @@
 //! CSI nodes: which drivers a node has.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names};
 
 use crate::prepare::{
     drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
@@ -12,6 +12,7 @@ use crate::validation::csi::validate_csi_driver_name;
 use crate::validation::fields::IMMUTABLE;
 use crate::validation::internal_form;
 use crate::validation::number::non_negative;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, text};
 
 pub(crate) const RULES: Rules = Rules {
@@ -41,6 +42,7 @@ const DRIVERS: &[&str] = &["spec", "drivers"];
 fn validate(node: &Value, errors: &mut ErrorList) {
     const MOST_ID: usize = 256;
     let (drivers, at) = (node.items_at(DRIVERS), SPEC.child("drivers"));
+    let repeats = Repeats::of(drivers, |item| text(item, "name"));
     for (i, driver) in drivers.iter().enumerate() {
         let (at, driver_name, id) = (at.index(i), text(driver, "name"), text(driver, "nodeID"));
         validate_csi_driver_name(driver_name, &at.child("name"), errors);
@@ -55,7 +57,7 @@ fn validate(node: &Value, errors: &mut ErrorList) {
         let most = driver.int_at(&["allocatable", "count"]).unwrap_or(0);
         let allocatable = at.child("allocatable");
         non_negative(most, &allocatable.child("count"), errors);
-        if drivers.iter().take(i).any(|earlier| text(earlier, "name") == driver_name) {
+        if repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(driver_name));
         }
         validate_topology_keys(list(driver, "topologyKeys"), &at, errors);
@@ -63,12 +65,13 @@ fn validate(node: &Value, errors: &mut ErrorList) {
 }
 
 fn validate_topology_keys(keys: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(keys, ByContent);
     for (i, key) in keys.iter().enumerate() {
         let label = key.as_str().unwrap_or_default();
         if label.is_empty() {
             errors.required(at, "");
         }
-        if keys.iter().take(i).any(|earlier| earlier == key) {
+        if repeats.at(i) {
             errors.duplicate(at, key);
         }
         complain(at, label, names::qualified_name(label), errors);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Str, Value, names};
+use corten_api::{ByContent, Field, Str, Value, names};
 
 use crate::defaults::fill_absent;
 use crate::rules::{Listing, RowContext, Rules};
@@ -12,6 +12,7 @@ use crate::storage::parameters::{validate_parameters, validate_provisioner};
 use crate::table::{AGE, NAME, age, cells, field, str_at, text, time_at};
 use crate::validation::fields::{any_of, immutable, one_of};
 use crate::validation::node_labels::deprecation;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list};
 
 pub(crate) const RULES: Rules = Rules {
@@ -86,10 +87,11 @@ fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
     for (i, term) in terms.iter().enumerate() {
         let term_at = TOPOLOGIES.index(i);
         let (at, expressions) = (term_at.child(EXPRESSIONS), list(term, EXPRESSIONS));
+        let repeats = Repeats::of(expressions, |item| str_at(item, &["key"]));
         for (i, expression) in expressions.iter().enumerate() {
             validate_expression(expression, &at.index(i), errors);
             let key = str_at(expression, &["key"]);
-            if expressions.iter().take(i).any(|earlier| str_at(earlier, &["key"]) == key) {
+            if repeats.at(i) {
                 errors.duplicate(at.index(i).child("key"), &Value::from(key));
             }
         }
@@ -117,8 +119,9 @@ fn validate_expression(expression: &Value, at: &Field<'_>, errors: &mut ErrorLis
     if values.is_empty() {
         errors.required(values_at, "");
     }
+    let repeats = Repeats::of(values, ByContent);
     for (i, value) in values.iter().enumerate() {
-        if values.iter().take(i).any(|earlier| earlier == value) {
+        if repeats.at(i) {
             errors.duplicate(values_at.index(i), value);
         }
     }

@@ -3,15 +3,17 @@
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, member, text};
 
 const REASON_MAX_LENGTH: usize = 1024;
 const MESSAGE_MAX_LENGTH: usize = 32 * 1024;
 
 pub(crate) fn validate_conditions(conditions: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(conditions, |item| text(item, "type"));
     for (i, condition) in conditions.iter().enumerate() {
         let kind = text(condition, "type");
-        if conditions.iter().take(i).any(|earlier| text(earlier, "type") == kind) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), &Value::from(kind));
         }
         validate_condition(condition, &at.index(i), errors);

@@ -7,6 +7,7 @@ use crate::validation::env::{validate_env, validate_env_from};
 use crate::validation::fields::one_of;
 use crate::validation::pod_context::PodContext;
 use crate::validation::ports::validate_ports;
+use crate::validation::repeats::Repeats;
 use crate::validation::requirements::validate_container_resources;
 use crate::validation::security_context::validate_security_context;
 use crate::validation::text::{list, member, required, text};
@@ -57,9 +58,10 @@ fn validate_resize_policy(
     errors: &mut ErrorList,
 ) {
     let policies = list(container, "resizePolicy");
+    let repeats = Repeats::of(policies, |item| text(item, "resourceName"));
     for (i, entry) in policies.iter().enumerate() {
         let (resource, policy) = (text(entry, "resourceName"), text(entry, "restartPolicy"));
-        if policies.iter().take(i).any(|earlier| text(earlier, "resourceName") == resource) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), &Value::from(resource));
         }
         word(resource, &["cpu", "memory"], at, errors);

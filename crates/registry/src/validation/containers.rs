@@ -1,5 +1,7 @@
 //! The three lists of containers: regular ones, those that run before them, and those added to a running pod.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
@@ -7,6 +9,7 @@ use crate::validation::container::{validate_container, validate_image_is_trimmed
 use crate::validation::pod_context::{PodContext, is_sidecar};
 use crate::validation::ports::validate_unique_host_ports;
 use crate::validation::probe::{validate_lifecycle, validate_probes};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 use crate::validation::tolerance;
 use crate::validation::volume::Volumes;
@@ -22,11 +25,12 @@ pub(crate) fn validate_containers(
         errors.required(at, "");
         return;
     }
+    let repeats = Repeats::of(containers, |item| text(item, "name"));
     for (i, container) in containers.iter().enumerate() {
         let at = at.index(i);
         validate_container(context, container, volumes, &at, errors);
         let name = text(container, "name");
-        if containers.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        if repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
         validate_lifecycle(context, container, &at, errors);
@@ -43,16 +47,17 @@ pub(crate) fn validate_init_containers(
     errors: &mut ErrorList,
 ) {
     let (regular, containers) = (list(context.spec, "containers"), list(context.spec, "initContainers"));
+    let mut seen: HashSet<&str> = regular.iter().map(|container| text(container, "name")).collect();
     for (i, container) in containers.iter().enumerate() {
         let list_at = at;
         let at = at.index(i);
         validate_container(context, container, volumes, &at, errors);
         validate_restart_policy(container, &at, errors);
         let name = text(container, "name");
-        let mut earlier =
-            regular.iter().chain(containers.iter().take(i).filter(|c| !text(c, "name").is_empty()));
-        if earlier.any(|earlier| text(earlier, "name") == name) {
+        if seen.contains(name) {
             errors.duplicate(at.child("name"), &Value::from(name));
+        } else if !name.is_empty() {
+            seen.insert(name);
         }
         // They run one by one, so that each has the host's ports to itself. Upstream takes each for the first.
         validate_unique_host_ports(std::slice::from_ref(container), list_at, errors);
@@ -95,17 +100,19 @@ pub(crate) fn validate_ephemeral_containers(
     errors: &mut ErrorList,
 ) {
     let containers = list(context.spec, "ephemeralContainers");
-    let others = || ["containers", "initContainers"].into_iter().flat_map(|key| list(context.spec, key));
+    let others = ["containers", "initContainers"].into_iter().flat_map(|key| list(context.spec, key));
+    let others: HashSet<&str> = others.map(|other| text(other, "name")).collect();
+    let repeats = Repeats::of(containers, |container| text(container, "name"));
     for (i, container) in containers.iter().enumerate() {
         let at = at.index(i);
         validate_container(context, container, volumes, &at, errors);
         validate_image_is_trimmed(container, &at, errors);
         let name = text(container, "name");
-        if others().chain(containers.iter().take(i)).any(|earlier| text(earlier, "name") == name) {
+        if others.contains(name) || repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
         let target = text(container, "targetContainerName");
-        if !target.is_empty() && !others().any(|other| text(other, "name") == target) {
+        if !target.is_empty() && !others.contains(target) {
             errors.not_found(at.child("targetContainerName"), &Value::from(target));
         }
         forbid_in_ephemeral_container(container, &at, errors);

@@ -1,13 +1,19 @@
 //! What changed between two texts, line by line, in the unified form.
 //!
 //! Which lines count as kept is upstream's choice: the longest run both have, then the longest on either
-//! side of it.
+//! side of it. Looking for them takes time that grows with the cube of the texts: after so many steps, what was
+//! not looked at counts as changed. So much of the outcome is shown as a client can read.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
+
+/// How many lines are compared with others before the rest counts as changed.
+const MAX_STEPS: usize = 1_000_000;
+/// How much is shown.
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
 /// A run of lines that both texts have: where it starts in each, and how long it is.
 type Run = (usize, usize, usize);
@@ -24,6 +30,9 @@ pub(crate) fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let mut out = String::new();
     for hunk in hunks(&stretches(&old, &new)) {
+        if out.len() > MAX_SHOWN_BYTES {
+            break;
+        }
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
         let _ =
             writeln!(out, "@@ -{} +{} @@", range(first.old.0, last.old.1), range(first.new.0, last.new.1));
@@ -39,6 +48,9 @@ pub(crate) fn unified(old: &str, new: &str) -> String {
 
 fn write_lines(out: &mut String, mark: char, lines: &[&str], (from, to): (usize, usize)) {
     for line in lines.get(from..to).unwrap_or_default() {
+        if out.len() > MAX_SHOWN_BYTES {
+            return;
+        }
         let _ = writeln!(out, "{mark}{line}");
     }
 }
@@ -95,8 +107,9 @@ impl<'a> Matcher<'a> {
     fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut open = vec![((0, self.old.len()), (0, self.new.len()))];
+        let mut left = MAX_STEPS;
         while let Some((in_old, in_new)) = open.pop() {
-            let (a, b, length) = self.longest_run(in_old, in_new);
+            let Some((a, b, length)) = self.longest_run(in_old, in_new, &mut left) else { break };
             if length > 0 {
                 runs.push((a, b, length));
                 open.push(((in_old.0, a), (in_new.0, b)));
@@ -107,14 +120,16 @@ impl<'a> Matcher<'a> {
         runs
     }
 
-    /// Of equally long runs the one that starts first in the old text, then in the new one.
-    fn longest_run(&self, in_old: (usize, usize), in_new: (usize, usize)) -> Run {
+    /// Of equally long runs the one that starts first in the old text, then in the new one. Nothing if no steps
+    /// are left.
+    fn longest_run(&self, in_old: (usize, usize), in_new: (usize, usize), left: &mut usize) -> Option<Run> {
         let (mut a, mut b, mut length) = (in_old.0, in_new.0, 0);
         // How long a run is that ends before a line of the new text.
         let mut ends: HashMap<usize, usize> = HashMap::new();
         for (i, line) in self.old.iter().enumerate().take(in_old.1).skip(in_old.0) {
             let mut next = HashMap::new();
             let places = self.positions.get(line).map_or(&[][..], Vec::as_slice);
+            *left = left.checked_sub(1 + places.len())?;
             for j in places.iter().copied().filter(|j| (in_new.0..in_new.1).contains(j)) {
                 let run = ends.get(&j).copied().unwrap_or(0) + 1;
                 next.insert(j + 1, run);
@@ -131,7 +146,7 @@ impl<'a> Matcher<'a> {
         while a + length < in_old.1 && b + length < in_new.1 && self.agree(a + length, b + length) {
             length += 1;
         }
-        (a, b, length)
+        Some((a, b, length))
     }
 
     fn agree(&self, i: usize, j: usize) -> bool {

@@ -55,5 +55,5 @@ pub(crate) fn any_of(owner: &Value, key: &str, supported: &[&str], at: &Field<'_
 /// `Invalid` where the value is too much to show.
 pub(crate) fn invalid_omitted(at: Field<'_>, why: impl Into<String>, errors: &mut ErrorList) {
     let kind = FieldErrorKind::Invalid;
-    errors.0.push(FieldError { kind, field: at.into(), bad_value: None, detail: why.into() });
+    errors.add(FieldError { kind, field: at.into(), bad_value: None, detail: why.into() });
 }

@@ -1,5 +1,8 @@
 //! Annotations that say something about a pod.
 
+use std::cell::LazyCell;
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Str, Value, json};
 
@@ -76,9 +79,12 @@ fn validate_annotated_profiles(metadata: &Value, spec: &Value, at: &Field<'_>, e
     for (key, profile) in annotations(metadata).filter(|(key, _)| key.starts_with(SECCOMP_PREFIX)) {
         validate_annotated_seccomp(profile, &at.child(key), errors);
     }
+    let known = LazyCell::new(|| {
+        containers(spec).map(|container| text(container, "name")).collect::<HashSet<&str>>()
+    });
     for (key, profile) in annotations(metadata) {
         let Some(name) = key.strip_prefix(APPARMOR_PREFIX) else { continue };
-        if !containers(spec).any(|container| text(container, "name") == name) {
+        if !known.contains(name) {
             errors.invalid(at.key(key), &Value::from(name), "container not found");
         }
         let known =
@@ -146,10 +152,8 @@ pub(crate) fn container_annotation<'v>(
     prefix: &str,
     container: &Value,
 ) -> Option<&'v str> {
-    let name = text(container, "name");
-    let mut annotations = annotations(metadata);
-    let own = annotations.find(|(key, _)| key.strip_prefix(prefix) == Some(name));
-    own.map(|(_, value)| value)
+    let key = format!("{prefix}{}", text(container, "name"));
+    metadata.get("annotations")?.get(&key).map(|value| value.as_str().unwrap_or_default())
 }
 
 /// Some annotations stay as they are for as long as the pod is there.

@@ -7,6 +7,7 @@ use corten_api::{Field, Value, names};
 use crate::validation::internal_form;
 use crate::validation::pod_annotations::{MIRROR, annotation};
 use crate::validation::pod_context::{PodContext, WHOLE_POD, is_sidecar};
+use crate::validation::repeats::Repeats;
 use crate::validation::requirements::validate_requirements;
 use crate::validation::resources::{amount, entries, is_huge_page, spelled, validate_resource_name};
 use crate::validation::text::{complain, list, member, text};
@@ -14,20 +15,21 @@ use crate::validation::text::{complain, list, member, text};
 pub(crate) fn validate_resource_claims(context: &PodContext<'_>, at: &Field<'_>, errors: &mut ErrorList) {
     let claims = list(context.spec, "resourceClaims");
     let mirror = context.pod_metadata.is_some_and(|metadata| annotation(metadata, MIRROR).is_some());
+    let repeats = Repeats::of(claims, |claim| text(claim, "name"));
     for (i, claim) in claims.iter().enumerate() {
         if mirror {
             errors.forbidden(WHOLE_POD, "static pods do not support resource claims");
             continue;
         }
-        validate_resource_claim(claim, claims.get(..i).unwrap_or_default(), &at.index(i), errors);
+        validate_resource_claim(claim, repeats.at(i), &at.index(i), errors);
     }
 }
 
-fn validate_resource_claim(claim: &Value, earlier: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_resource_claim(claim: &Value, is_repeated: bool, at: &Field<'_>, errors: &mut ErrorList) {
     let name = text(claim, "name");
     if name.is_empty() {
         errors.required(at.child("name"), "");
-    } else if earlier.iter().any(|earlier| text(earlier, "name") == name) {
+    } else if is_repeated {
         errors.duplicate(at.child("name"), &Value::from(name));
     } else {
         complain(&at.child("name"), name, names::dns1123_label(name), errors);

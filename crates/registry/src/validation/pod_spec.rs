@@ -12,6 +12,7 @@ use crate::validation::label_selector::validate_labels;
 use crate::validation::pod_context::{PodContext, visit_containers};
 use crate::validation::pod_network::{validate_dns_config, validate_host_aliases, validate_host_ports};
 use crate::validation::pod_resources::{validate_pod_resources, validate_resource_claims};
+use crate::validation::repeats::Repeats;
 use crate::validation::requirements::validate_overhead;
 use crate::validation::security_context::validate_pod_security_context;
 use crate::validation::text::{complain, list, member, optional, text};
@@ -91,10 +92,11 @@ fn validate_readiness_gates(spec: &Value, at: &Field<'_>, errors: &mut ErrorList
 
 fn validate_scheduling_gates(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let gates = list(spec, "schedulingGates");
+    let repeats = Repeats::of(gates, |item| text(item, "name"));
     for (i, gate) in gates.iter().enumerate() {
         let name = text(gate, "name");
         complain(&at.index(i), name, names::qualified_name(name), errors);
-        if gates.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), &Value::from(name));
         }
     }

@@ -1,6 +1,8 @@
 //! What clients are told about a pod or template that is accepted: what is deprecated, does nothing, or does
 //! something else than it seems to.
 
+use std::collections::HashMap;
+
 use corten_api::status::quoted;
 use corten_api::{Field, Map, Value, names};
 
@@ -12,6 +14,7 @@ use crate::validation::pod_annotations::{
     container_annotation, profile,
 };
 use crate::validation::pod_context::CONTAINER_LISTS;
+use crate::validation::repeats::Repeats;
 use crate::validation::resources::{amount, spelled};
 use crate::validation::text::{list, member, text};
 use crate::validation::volume_warnings::volume_warnings;
@@ -145,9 +148,10 @@ fn warn_of_annotations(metadata: &Value, at: &Field<'_>, warnings: &mut Vec<Stri
 
 fn warn_of_repetition(spec: &Value, key: &str, part: &str, at: &Field<'_>, warnings: &mut Vec<String>) {
     let (items, at) = (list(spec, key), at.child(key));
+    let repeats = Repeats::of(items, |item| text(item, part));
     for (i, item) in items.iter().enumerate() {
         let own = text(item, part);
-        if items.iter().take(i).any(|earlier| text(earlier, part) == own) {
+        if repeats.at(i) {
             warnings.push(format!("{}: duplicate {part} {}", at.index(i).child(part), quoted(own)));
         }
     }
@@ -223,9 +227,10 @@ fn warn_of_container(container: &Value, at: &Field<'_>, warnings: &mut Vec<Strin
         }
     }
     let variables = list(container, "env");
+    let repeats = Repeats::of(variables, |item| text(item, "name"));
     for (i, variable) in variables.iter().enumerate() {
         let name = text(variable, "name");
-        if !variables.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        if !repeats.at(i) {
             continue;
         }
         // A variable may extend what it was: then it is there twice for a reason.
@@ -240,6 +245,9 @@ fn warn_of_container(container: &Value, at: &Field<'_>, warnings: &mut Vec<Strin
         }
     }
 }
+
+/// A port is compared with so many others that have its number: nobody reads more warnings.
+const MOST_COMPARED: usize = 100;
 
 /// A port, and the list, container and number it has.
 type Port<'v> = (&'v Value, &'static str, usize, usize);
@@ -259,33 +267,34 @@ fn warn_of_ports(spec: &Value, at: &Field<'_>, warnings: &mut Vec<String>) {
         let at = at.index(i);
         at.child("ports").index(j).to_string()
     };
-    for (n, own) in ports(spec).enumerate() {
+    let mut earlier: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
+    for own in ports(spec) {
         let port = own.0;
         if !text(port, "hostIP").is_empty() && int(port, "hostPort") == 0 {
             warnings.push(format!("{}: hostIP set without hostPort: {}", place(own), port_in_words(port)));
         }
-        for other in ports(spec).take(n).filter(|other| is_same_port(other.0, port)) {
+        let same = earlier.entry((int(port, "containerPort"), text(port, "protocol"))).or_default();
+        for other in same.iter().take(MOST_COMPARED) {
             if let Some(how) = conflict(port, other.0) {
-                warnings.push(format!("{}: {how} port definition with {}", place(own), place(other)));
+                warnings.push(format!("{}: {how} port definition with {}", place(own), place(*other)));
             }
         }
+        same.push(own);
     }
-    for (n, own) in ports(spec).enumerate() {
+    let mut firsts: HashMap<&str, Port<'_>> = HashMap::new();
+    for own in ports(spec) {
         let name = text(own.0, "name");
         if name.is_empty() {
             continue;
         }
-        if let Some(first) = ports(spec).take(n).find(|other| text(other.0, "name") == name) {
+        let first = *firsts.entry(name).or_insert(own);
+        if !std::ptr::eq(first.0, own.0) {
             let (own, first, name) = (place(own), place(first), quoted(name));
             warnings.push(format!(
                 "{own}: duplicate port name {name} with {first}, services and probes that select ports by name will use {first}"
             ));
         }
     }
-}
-
-fn is_same_port(a: &Value, b: &Value) -> bool {
-    int(a, "containerPort") == int(b, "containerPort") && text(a, "protocol") == text(b, "protocol")
 }
 
 /// How two definitions of a port are in each other's way.

@@ -1,17 +1,21 @@
 //! Ports of containers.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
 use crate::validation::fields::one_of;
 use crate::validation::number::int;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, port_number, text};
 
 pub(crate) fn validate_ports(container: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let ports = list(container, "ports");
+    let repeats = Repeats::of(ports, |port| text(port, "name"));
     for (i, port) in ports.iter().enumerate() {
         let at = at.index(i);
-        validate_name(ports, i, &at, errors);
+        validate_name(text(port, "name"), repeats.at(i), &at, errors);
         match int(port, "containerPort") {
             0 => errors.required(at.child("containerPort"), ""),
             number => port_number(number, &at.child("containerPort"), errors),
@@ -24,13 +28,12 @@ pub(crate) fn validate_ports(container: &Value, at: &Field<'_>, errors: &mut Err
     }
 }
 
-fn validate_name(ports: &[Value], i: usize, at: &Field<'_>, errors: &mut ErrorList) {
-    let name = ports.get(i).map_or("", |port| text(port, "name"));
+fn validate_name(name: &str, is_repeated: bool, at: &Field<'_>, errors: &mut ErrorList) {
     if name.is_empty() {
         return;
     }
     let complaints = names::port_name(name);
-    if complaints.is_empty() && ports.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+    if complaints.is_empty() && is_repeated {
         errors.duplicate(at.child("name"), &Value::from(name));
     }
     complain(&at.child("name"), name, complaints, errors);
@@ -46,24 +49,15 @@ pub(crate) fn validate_port_number_or_name(port: Option<&Value>, at: &Field<'_>,
 
 /// No two of the host's ports are the same, in containers that run together.
 pub(crate) fn validate_unique_host_ports(containers: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let mut seen = HashSet::new();
     for (i, container) in containers.iter().enumerate() {
-        let ports = list(container, "ports");
-        for (j, port) in ports.iter().enumerate() {
+        for (j, port) in list(container, "ports").iter().enumerate() {
             let number = int(port, "hostPort");
-            if number == 0 {
-                continue;
-            }
-            let earlier = containers.iter().take(i).flat_map(|container| list(container, "ports"));
-            if earlier.chain(ports.iter().take(j)).any(|earlier| is_same_host_port(earlier, port)) {
+            if number != 0 && !seen.insert((number, text(port, "protocol"), text(port, "hostIP"))) {
                 let at = at.index(i);
                 let shown = format!("{}/{}/{number}", text(port, "protocol"), text(port, "hostIP"));
                 errors.duplicate(at.child("ports").index(j).child("hostPort"), &Value::from(shown));
             }
         }
     }
-}
-
-fn is_same_host_port(a: &Value, b: &Value) -> bool {
-    int(a, "hostPort") == int(b, "hostPort")
-        && ["protocol", "hostIP"].into_iter().all(|key| text(a, key) == text(b, key))
 }

@@ -1,5 +1,7 @@
 //! Volumes that put several sources into one directory.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
 
@@ -16,16 +18,14 @@ use crate::validation::volume_source::{validate_downward_file, validate_key_to_p
 const KINDS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// The paths sources were given so far. The few there are are compared one by one.
-struct Paths<'a>(Vec<&'a str>);
+/// The paths sources were given so far.
+struct Paths<'a>(HashSet<&'a str>);
 
 impl<'a> Paths<'a> {
     /// Notes a path; one that was noted before is a conflict.
     fn add(&mut self, path: &'a str, blamed: &str, at: &Field<'_>, errors: &mut ErrorList) {
-        if self.0.contains(&path) {
+        if !self.0.insert(path) {
             errors.invalid(at, &Value::from(blamed), "conflicting duplicate paths");
-        } else {
-            self.0.push(path);
         }
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn validate_projected(
 ) {
     file_mode(volume, "defaultMode", at, errors);
     let sources_at = at.child("sources");
-    let mut paths = Paths(Vec::new());
+    let mut paths = Paths(HashSet::new());
     for (i, source) in list(volume, "sources").iter().enumerate() {
         let source_at = sources_at.index(i);
         let mut kinds = 0;

@@ -1,6 +1,8 @@
 //! What containers request and are limited to, and the claims they use.
 
-use corten_api::status::ErrorList;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use corten_api::status::{ErrorList, FieldError, FieldErrorKind, quoted};
 use corten_api::{Field, Value, names};
 
 use crate::validation::pod_context::PodContext;
@@ -116,14 +118,18 @@ fn validate_huge_pages(
 
 /// Claims of the pod that a container uses, each or part of it once.
 fn validate_claims(context: &PodContext<'_>, claims: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let known = list(context.spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    let known: BTreeSet<&str> = known.filter(|name| !name.is_empty()).collect();
+    // The parts of each claim that were used so far; the empty one is all of it.
+    let mut used: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (i, claim) in claims.iter().enumerate() {
         let (name, request) = (text(claim, "name"), text(claim, "request"));
         if name.is_empty() {
             errors.required(at.index(i), "");
             continue;
         }
-        let earlier = || claims.iter().take(i).filter(|earlier| text(earlier, "name") == name);
-        let whole_before = earlier().any(|earlier| text(earlier, "request").is_empty());
+        let parts = used.entry(name).or_default();
+        let whole_before = parts.contains("");
         if !whole_before && !request.is_empty() {
             complain(&at.index(i).child("request"), request, names::dns1123_label(request), errors);
         }
@@ -131,33 +137,29 @@ fn validate_claims(context: &PodContext<'_>, claims: &[Value], at: &Field<'_>, e
             errors.duplicate(at.index(i), &Value::from(name));
         } else if request.is_empty() {
             // Once for each part that was used before.
-            let mut parts: Vec<&str> = earlier().map(|earlier| text(earlier, "request")).collect();
-            parts.sort_unstable();
-            parts.dedup();
             parts.iter().for_each(|_| errors.duplicate(at.index(i), &Value::from(name)));
-        } else if earlier().any(|earlier| text(earlier, "request") == request) {
+        } else if parts.contains(request) {
             errors.duplicate(at.index(i), &Value::from(format!("{name}/{request}")));
         }
-        validate_claim_exists(context, name, &at.index(i), errors);
+        parts.insert(request);
+        validate_claim_exists(&known, name, &at.index(i), errors);
     }
 }
 
-fn validate_claim_exists(context: &PodContext<'_>, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
-    let known = list(context.spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
-    let mut known: Vec<&str> = known.filter(|name| !name.is_empty()).collect();
-    if known.contains(&name) {
+fn validate_claim_exists(known: &BTreeSet<&str>, name: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    if known.contains(name) || errors.is_full() {
         return;
     }
-    known.sort_unstable();
-    known.dedup();
-    let why = match known.as_slice() {
-        [] => " which is empty".to_owned(),
-        known => format!(": {}", known.join(", ")),
+    let why = match known.len() {
+        0 => " which is empty".to_owned(),
+        _ => format!(": {}", known.iter().copied().collect::<Vec<_>>().join(", ")),
     };
-    errors.not_found(at, &Value::from(name));
-    if let Some(error) = errors.0.last_mut() {
-        error.detail = format!("must be one of the names in pod.spec.resourceClaims{why}");
-    }
+    errors.add(FieldError {
+        kind: FieldErrorKind::NotFound,
+        field: at.into(),
+        bad_value: Some(quoted(name)),
+        detail: format!("must be one of the names in pod.spec.resourceClaims{why}"),
+    });
 }
 
 /// What running a pod takes besides its containers.

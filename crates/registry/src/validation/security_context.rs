@@ -7,6 +7,7 @@ use crate::validation::fields::any_of;
 use crate::validation::internal_form;
 use crate::validation::number::{id, optional_id};
 use crate::validation::pod_context::{PodContext, is};
+use crate::validation::repeats::Repeats;
 use crate::validation::security_profile::{validate_apparmor_profile, validate_seccomp_profile};
 use crate::validation::text::{list, member, text};
 use crate::validation::tolerance;
@@ -37,6 +38,7 @@ pub(crate) fn validate_pod_security_context(
 }
 
 fn validate_sysctls(context: &PodContext<'_>, sysctls: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(sysctls, |item| text(item, "name"));
     for (i, sysctl) in sysctls.iter().enumerate() {
         let (name, at) = (text(sysctl, "name"), at.index(i));
         if name.is_empty() {
@@ -44,7 +46,7 @@ fn validate_sysctls(context: &PodContext<'_>, sysctls: &[Value], at: &Field<'_>,
         } else if !is_sysctl_name(name) {
             let why = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
             errors.invalid(at.child("name"), &Value::from(name), why);
-        } else if sysctls.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        } else if repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
         let complaint = host_sysctl_complaint(name, context.spec);

@@ -1,12 +1,15 @@
 //! How pods are spread over zones, nodes and the like.
 
+use std::collections::HashMap;
+
 use corten_api::status::ErrorList;
-use corten_api::{Field, Map, Value, names};
+use corten_api::{ByContent, Field, Map, Value, names, set_of};
 
 use crate::validation::fields::any_of;
 use crate::validation::label_selector::{LabelSelectorOptions, validate_label_selector};
 use crate::validation::number::{given, int, positive};
 use crate::validation::pod_context::PodContext;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 use crate::validation::tolerance;
 
@@ -18,6 +21,9 @@ pub(crate) fn validate_topology_spread_constraints(
     errors: &mut ErrorList,
 ) {
     let constraints = list(context.spec, "topologySpreadConstraints");
+    let pair = |c| (text(c, "topologyKey"), text(c, "whenUnsatisfiable"));
+    let mut left: HashMap<(&str, &str), usize> = HashMap::new();
+    constraints.iter().for_each(|constraint| *left.entry(pair(constraint)).or_default() += 1);
     for (i, constraint) in constraints.iter().enumerate() {
         let at = at.index(i);
         let (key, action) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
@@ -29,8 +35,11 @@ pub(crate) fn validate_topology_spread_constraints(
             let supported = ["DoNotSchedule", "ScheduleAnyway"];
             errors.not_supported(at.child("whenUnsatisfiable"), &Value::from(action), &supported);
         }
-        let mut later = constraints.iter().skip(i + 1);
-        if later.any(|c| text(c, "topologyKey") == key && text(c, "whenUnsatisfiable") == action) {
+        let later = left.get_mut(&(key, action)).map_or(0, |left| {
+            *left -= 1;
+            *left
+        });
+        if later > 0 {
             let shown = Value::from(format!("{{{key}, {action}}}"));
             errors.duplicate(at.child("{topologyKey, whenUnsatisfiable}"), &shown);
         }
@@ -118,7 +127,8 @@ pub(crate) fn validate_match_label_keys(
     if let Some(selector) = selector {
         validate_selected_once(keys, selector, at, errors);
     }
-    let both = keys.iter().enumerate().filter(|(_, key)| other_keys.contains(key));
+    let other_keys = set_of(other_keys);
+    let both = keys.iter().enumerate().filter(|(_, key)| other_keys.contains(&ByContent(key)));
     for (i, key) in both {
         let why = "exists in both matchLabelKeys and mismatchLabelKeys";
         errors.invalid(at.child("matchLabelKeys").index(i), key, why);
@@ -128,9 +138,12 @@ pub(crate) fn validate_match_label_keys(
 fn validate_selected_once(keys: &[Value], selector: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let labels = selector.get("matchLabels").and_then(Value::as_object).map_or(0, Map::len);
     let selected: Vec<&str> = selector_keys(selector).collect();
+    let repeats = Repeats::of(&selected, |key| *key);
+    let places: HashMap<&str, usize> =
+        keys.iter().enumerate().filter_map(|(i, key)| Some((key.as_str()?, i))).collect();
     for (j, key) in selected.iter().enumerate().skip(labels) {
-        let Some(i) = keys.iter().rposition(|own| own.as_str() == Some(*key)) else { continue };
-        if selected.iter().take(j).any(|earlier| earlier == key) {
+        let Some(i) = places.get(key).copied() else { continue };
+        if repeats.at(j) {
             errors.invalid(at.index(i), &Value::from(*key), IN_BOTH);
         }
     }

@@ -1,5 +1,8 @@
 //! A pod's volumes: their names, and exactly one source for each.
 
+use std::cell::LazyCell;
+use std::collections::{HashMap, HashSet};
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value, names};
 
@@ -8,17 +11,12 @@ use crate::validation::text::{list, member, required, text};
 use crate::validation::volume_claim::validate_volume_claim_template;
 use crate::validation::volume_source::{SOURCES, Source};
 
-/// The volumes containers may use: those with nothing wrong.
-pub(crate) struct Volumes<'a> {
-    all: &'a [Value],
-    refused: Vec<usize>,
-}
+/// The volumes containers may use, by name: those with nothing wrong.
+pub(crate) struct Volumes<'a>(HashMap<&'a str, &'a Value>);
 
 impl<'a> Volumes<'a> {
     pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
-        let mut all = self.all.iter().enumerate();
-        let found = all.find(|(i, volume)| text(volume, "name") == name && !self.refused.contains(i));
-        found.map(|(_, volume)| volume)
+        self.0.get(name).copied()
     }
 }
 
@@ -27,21 +25,26 @@ pub(crate) fn validate_volumes<'a>(
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) -> Volumes<'a> {
-    let mut volumes = Volumes { all: list(context.spec, "volumes"), refused: Vec::new() };
-    for (i, volume) in volumes.all.iter().enumerate() {
-        let (at, before, name) = (at.index(i), errors.0.len(), text(volume, "name"));
-        validate_source(context, volume, &at, errors);
-        required(name, names::dns1123_label, &at.child("name"), errors);
-        let earlier = Volumes { all: volumes.all.get(..i).unwrap_or_default(), refused: Vec::new() };
-        if earlier.find(name).is_some()
-            && volumes.find(name).is_some_and(|first| !std::ptr::eq(first, volume))
-        {
-            errors.duplicate(at.child("name"), &Value::from(name));
+    let all = list(context.spec, "volumes");
+    let mut volumes = Volumes(HashMap::with_capacity(all.len()));
+    let ephemeral = LazyCell::new(|| {
+        let made = all.iter().filter(|volume| member(volume, "ephemeral").is_some());
+        made.map(|volume| text(volume, "name")).collect::<HashSet<_>>()
+    });
+    for (i, volume) in all.iter().enumerate() {
+        let (at, name) = (at.index(i), text(volume, "name"));
+        // Whether anything is wrong is asked of a list of its own: the other may be full.
+        let mut own = ErrorList::new();
+        validate_source(context, volume, &at, &mut own);
+        required(name, names::dns1123_label, &at.child("name"), &mut own);
+        if volumes.find(name).is_some() {
+            own.duplicate(at.child("name"), &Value::from(name));
         }
-        if errors.0.len() > before {
-            volumes.refused.push(i);
+        if own.is_empty() {
+            volumes.0.insert(name, volume);
         }
-        validate_claim_is_not_generated(context, volume, &at, errors);
+        own.0.into_iter().for_each(|error| errors.add(error));
+        validate_claim_is_not_generated(context, volume, &ephemeral, &at, errors);
     }
     volumes
 }
@@ -50,6 +53,7 @@ pub(crate) fn validate_volumes<'a>(
 fn validate_claim_is_not_generated(
     context: &PodContext<'_>,
     volume: &Value,
+    ephemeral: &HashSet<&str>,
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
@@ -58,8 +62,7 @@ fn validate_claim_is_not_generated(
     };
     let claim = text(claim, "claimName");
     let Some(volume_name) = claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-')) else { return };
-    let mut others = list(context.spec, "volumes").iter();
-    if others.any(|other| text(other, "name") == volume_name && member(other, "ephemeral").is_some()) {
+    if ephemeral.contains(volume_name) {
         let why = "must not reference a PVC that gets created for an ephemeral volume";
         errors.invalid(at.child("persistentVolumeClaim").child("claimName"), &Value::from(claim), why);
     }

@@ -1,17 +1,20 @@
 //! Where containers see volumes: as directories, or as devices.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::validation::path::{has_backsteps, local_descending};
 use crate::validation::pod_context::is;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 use crate::validation::volume::Volumes;
 
-/// Whether one of `items` has a text in a member. Upstream keeps the last path of each name, which only tells
-/// when a name is there twice, and that is refused anyway.
-fn has(items: &[Value], key: &str, wanted: &str) -> bool {
-    items.iter().any(|item| text(item, key) == wanted)
+/// The texts that items have in a member. Upstream keeps the last path of each name, which only tells when a name
+/// is there twice, and that is refused anyway.
+fn all<'v>(items: &'v [Value], key: &str) -> HashSet<&'v str> {
+    items.iter().map(|item| text(item, key)).collect()
 }
 
 pub(crate) fn validate_volume_mounts(
@@ -21,6 +24,8 @@ pub(crate) fn validate_volume_mounts(
     errors: &mut ErrorList,
 ) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    let repeats = Repeats::of(mounts, |mount| text(mount, "mountPath"));
+    let (device_names, device_paths) = (all(devices, "name"), all(devices, "devicePath"));
     for (i, mount) in mounts.iter().enumerate() {
         let mount_at = at.index(i);
         let (name, path) = (text(mount, "name"), text(mount, "mountPath"));
@@ -36,13 +41,13 @@ pub(crate) fn validate_volume_mounts(
         let mut refuse = |key: &str, text: &str, why: &str| {
             errors.invalid(mount_at.child(key), &Value::from(text), why);
         };
-        if has(mounts.get(..i).unwrap_or_default(), "mountPath", path) {
+        if repeats.at(i) {
             refuse("mountPath", path, "must be unique");
         }
-        if has(devices, "name", name) {
+        if device_names.contains(name) {
             refuse("name", name, "must not already exist in volumeDevices");
         }
-        if has(devices, "devicePath", path) {
+        if device_paths.contains(path) {
             refuse("mountPath", path, "must not already exist as a path in volumeDevices");
         }
         validate_sub_path(mount, &mount_at, at, errors);
@@ -102,32 +107,34 @@ pub(crate) fn validate_volume_devices(
     errors: &mut ErrorList,
 ) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    let repeated_names = Repeats::of(devices, |device| text(device, "name"));
+    let repeated_paths = Repeats::of(devices, |device| text(device, "devicePath"));
+    let (mount_names, mount_paths) = (all(mounts, "name"), all(mounts, "mountPath"));
     for (i, device) in devices.iter().enumerate() {
         let at = at.index(i);
-        let earlier = devices.get(..i).unwrap_or_default();
         let (name, path) = (text(device, "name"), text(device, "devicePath"));
         let refuse = |key: &str, text: &str, why: &str, errors: &mut ErrorList| {
             errors.invalid(at.child(key), &Value::from(text), why);
         };
         if name.is_empty() {
             errors.required(at.child("name"), "");
-        } else if has(earlier, "name", name) {
+        } else if repeated_names.at(i) {
             refuse("name", name, "must be unique", errors);
         }
         validate_is_claim(volumes.find(name), name, &at.child("name"), errors);
         if path.is_empty() {
             errors.required(at.child("devicePath"), "");
         }
-        if !has_backsteps(path) && has(earlier, "devicePath", path) {
+        if !has_backsteps(path) && repeated_paths.at(i) {
             refuse("devicePath", path, "must be unique", errors);
         }
         if has_backsteps(path) {
             refuse("devicePath", path, "can not contain backsteps ('..')", errors);
         }
-        if has(mounts, "name", name) {
+        if mount_names.contains(name) {
             refuse("name", name, "must not already exist in volumeMounts", errors);
         }
-        if has(mounts, "mountPath", path) {
+        if mount_paths.contains(path) {
             refuse("devicePath", path, "must not already exist as a path in volumeMounts", errors);
         }
     }

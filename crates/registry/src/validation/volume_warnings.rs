@@ -118,10 +118,17 @@ fn warn_of_overlaps(volume: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// A file is held against so many others, and so many overlaps are told of: nobody reads more warnings.
+const MOST_COMPARED: usize = 200;
+const MOST_TOLD: usize = 100;
+
 /// Overlaps of files, but for the first few with each other.
 fn overlaps(files: &[File<'_>], known: usize, volume: &Value, kind: &str, warnings: &mut Vec<String>) {
     for (i, file) in files.iter().enumerate().skip(known) {
-        for other in files.iter().take(i).filter(|other| file.overlaps(other)) {
+        for other in files.iter().take(i.min(MOST_COMPARED)).filter(|other| file.overlaps(other)) {
+            if warnings.len() > MOST_TOLD {
+                return;
+            }
             let (volume, file, other) = (quoted(text(volume, "name")), file.in_words(), other.in_words());
             warnings.push(format!("volume {volume} ({kind}): overlapping paths: {file} with {other}"));
         }

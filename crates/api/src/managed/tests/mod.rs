@@ -117,7 +117,7 @@ impl World {
             assert_eq!(set.to_text(), *fields, "the text is the set's one text");
             let slash = if text("subresource").is_empty() { "" } else { "/" };
             let time = text("time").get(17..19).map_or("never", |t| t.trim_start_matches('0'));
-            let fields = set.paths().join(" ");
+            let fields = set.paths(usize::MAX).join(" ");
             format!(
                 "{} {}{slash}{}@{time}: {fields}",
                 text("manager"),

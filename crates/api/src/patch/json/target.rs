@@ -28,7 +28,7 @@ fn unescape(step: &str) -> Str {
 }
 
 /// Text that was kept as it is becomes a tree once somebody looks into it.
-fn thaw(value: &mut Value) {
+pub(super) fn thaw(value: &mut Value) {
     if let Value::Raw(text) = value
         && let Ok(tree) = crate::json::parse(text.as_bytes())
     {

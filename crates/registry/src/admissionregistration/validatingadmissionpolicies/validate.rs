@@ -7,6 +7,7 @@ use crate::admissionregistration::policies::validate_policy;
 use crate::admissionregistration::validate::{SPEC, refuse_static_name, spec, validate_choice};
 use crate::validation::conditions::validate_conditions;
 use crate::validation::expression::validate_expression;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, text};
 
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
@@ -77,6 +78,7 @@ fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, err
         let why = format!("must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations");
         errors.invalid(at, &Value::from(annotations.to_vec()), why);
     }
+    let repeats = Repeats::of(annotations, |item| text(item, "key"));
     for (i, annotation) in annotations.iter().enumerate() {
         let (at, key) = (at.index(i), text(annotation, "key"));
         if policy.is_empty() {
@@ -92,7 +94,7 @@ fn validate_annotations(policy: &str, annotations: &[Value], at: &Field<'_>, err
         } else {
             validate_expression(value, "valueExpression is not specified", &value_at, errors);
         }
-        if annotations.iter().take(i).any(|earlier| text(earlier, "key") == key) {
+        if repeats.at(i) {
             errors.duplicate(at.child("key"), &Value::from(key));
         }
     }

@@ -1,9 +1,10 @@
 //! How objects get from one version to another: not at all, or by a webhook.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names};
 
 use super::schema::flag;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, member, text};
 use crate::validation::webhook::validate_client_config;
 
@@ -61,8 +62,9 @@ fn validate_review_versions(versions: &[Value], any_review: bool, at: &Field<'_>
         errors.required(at, "");
         return;
     }
+    let repeats = Repeats::of(versions, ByContent);
     for (i, version) in versions.iter().enumerate() {
-        if versions.iter().take(i).any(|earlier| earlier == version) {
+        if repeats.at(i) {
             errors.invalid(at.index(i), version, "duplicate version");
             continue;
         }

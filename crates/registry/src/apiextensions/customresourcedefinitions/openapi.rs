@@ -1,10 +1,11 @@
 //! What no schema of a custom resource may contain, structural or not, and what its extensions ask for.
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value};
+use corten_api::{ByContent, Field, Value};
 
 use super::schema::{flag, is_said, named, part, property};
 use super::validate::Leeway;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
@@ -232,6 +233,7 @@ fn validate_map_items(schema: &Value, keys: &[Value], at: &Field<'_>, errors: &m
         errors.invalid(items_at.child("type"), &Value::from(kind), why);
         return;
     }
+    let repeats = Repeats::of(keys, ByContent);
     for (i, key) in keys.iter().enumerate() {
         let name = key.as_str().unwrap_or_default();
         match property(items, name).map(|property| text(property, "type")) {
@@ -246,7 +248,7 @@ fn validate_map_items(schema: &Value, keys: &[Value], at: &Field<'_>, errors: &m
                 errors.invalid(at.child(KEYS), &Value::from(keys.to_vec()), why);
             }
         }
-        if keys.iter().take(i).any(|earlier| earlier == key) {
+        if repeats.at(i) {
             errors.invalid(at.child(KEYS), &Value::from(keys.to_vec()), "must not contain duplicate entries");
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn validate_structural(schema: &Value, at: &Field<'_>, errors: &mut E
     let words = found.causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message));
     let mut found: Vec<(String, FieldError)> = words.zip(found.0).collect();
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    errors.0.extend(found.into_iter().map(|(_, error)| error));
+    found.into_iter().for_each(|(_, error)| errors.add(error));
 }
 
 fn validate_invariants(schema: &Value, level: Level, at: &Field<'_>, errors: &mut ErrorList) {

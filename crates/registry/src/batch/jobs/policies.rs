@@ -1,10 +1,11 @@
 //! Policies of jobs: what a failed pod means, and when enough pods succeeded.
 
 use corten_api::status::{ErrorList, quoted};
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names};
 
 use super::indexes;
 use crate::validation::fields::{invalid_omitted, non_negative, number, part};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 
 const MOST_RULES: usize = 20;
@@ -91,11 +92,12 @@ fn validate_exit_codes(spec: &Value, codes: &Value, at: &Field<'_>, errors: &mut
     } else if values.len() > MOST_EXIT_CODES {
         errors.too_many(at, values.len(), MOST_EXIT_CODES);
     }
+    let repeats = Repeats::of(values, ByContent);
     for (i, value) in values.iter().enumerate() {
         if text(codes, "operator") == "In" && value.as_int() == Some(0) {
             errors.invalid(at.index(i), value, "must not be 0 for the In operator");
         }
-        if values.iter().take(i).any(|earlier| earlier == value) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), value);
         }
     }

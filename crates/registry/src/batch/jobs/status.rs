@@ -3,8 +3,10 @@
 //! A rule is looked at only when something it speaks of changed: a report about something else must not fail
 //! because of what was there before.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, time};
+use corten_api::{ByContent, Field, Value, time};
 
 use super::indexes;
 use crate::prepare::same;
@@ -48,16 +50,14 @@ pub(super) fn validate_subresource(sub: &str, job: &Value, old: &Value, errors: 
 fn validate_uncounted(status: &Value, errors: &mut ErrorList) {
     let pods = part(status, "uncountedTerminatedPods");
     let at = STATUS.child("uncountedTerminatedPods");
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen = HashSet::new();
     for key in ["succeeded", "failed"] {
         for (i, uid) in list(pods, key).iter().enumerate() {
             let at = at.child(key);
             if uid.as_str() == Some("") {
                 errors.invalid(at.index(i), uid, "must not be empty");
-            } else if seen.contains(&uid) {
+            } else if !seen.insert(ByContent(uid)) {
                 errors.duplicate(at.index(i), uid);
-            } else {
-                seen.push(uid);
             }
         }
     }

@@ -2,13 +2,14 @@
 //! for good.
 
 use corten_api::status::{ErrorList, quoted};
-use corten_api::{Field, Value};
+use corten_api::{ByContent, Field, Value};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use crate::certificates::pem;
 use crate::prepare::same;
 use crate::validation::fields::{number, part};
+use crate::validation::repeats::Repeats;
 use crate::validation::signer_name::validate_signer_name;
 use crate::validation::text::{list, member, text};
 
@@ -171,8 +172,8 @@ fn validate_usages(spec: &Value, old: Option<&Value>, at: &Field<'_>, errors: &m
 
 /// Where something is that was there before.
 fn duplicates(items: &[Value]) -> impl Iterator<Item = usize> {
-    let again = |(i, item): &(usize, &Value)| items.iter().take(*i).any(|earlier| earlier == *item);
-    items.iter().enumerate().filter(again).map(|(i, _)| i)
+    let repeats = Repeats::of(items, ByContent);
+    (0..items.len()).filter(move |i| repeats.at(*i))
 }
 
 fn validate_conditions(conditions: &[Value], old: &[Value], errors: &mut ErrorList) {

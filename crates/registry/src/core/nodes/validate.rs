@@ -8,6 +8,7 @@ use corten_api::{Field, Value, json, names};
 use crate::validation::fields::{entries, one_of, part};
 use crate::validation::ip::{Cidr, cidr_warnings, legacy_cidr};
 use crate::validation::number::positive;
+use crate::validation::repeats::Repeats;
 use crate::validation::resources::validate_quantity;
 use crate::validation::text::{complain, list, text};
 
@@ -67,6 +68,7 @@ fn validate_annotations(node: &Value, errors: &mut ErrorList) {
 }
 
 fn validate_taints(taints: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
+    let repeats = Repeats::of(taints, |taint| (text(taint, "key"), text(taint, "effect")));
     for (i, taint) in taints.iter().enumerate() {
         let (at, key, value) = (at.index(i), text(taint, "key"), text(taint, "value"));
         complain(&at.child("key"), key, names::qualified_name(key), errors);
@@ -75,10 +77,8 @@ fn validate_taints(taints: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
             errors.invalid(at.child("value"), &Value::from(value), complaints.join(";"));
         }
         one_of(taint, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &at, errors);
-        let same =
-            |other: &Value| text(other, "key") == key && text(other, "effect") == text(taint, "effect");
-        if taints.iter().take(i).any(same) {
-            errors.0.push(FieldError {
+        if repeats.at(i) {
+            errors.add(FieldError {
                 kind: FieldErrorKind::Duplicate,
                 field: at.to_string(),
                 bad_value: Some(shown_taint(taint)),
@@ -176,11 +176,11 @@ fn validate_pod_ranges(spec: &Value, errors: &mut ErrorList) {
 fn validate_addresses(node: &Value, errors: &mut ErrorList) {
     let addresses = node.items_at(&["status", "addresses"]);
     let at = STATUS.child("addresses");
+    let repeats = Repeats::of(addresses, |address| (text(address, "type"), text(address, "address")));
     for (i, address) in addresses.iter().enumerate() {
-        let members = |address: &Value| ["type", "address"].map(|key| text(address, key).to_owned());
-        let [kind, value] = members(address);
-        if addresses.iter().take(i).any(|earlier| members(earlier) == [kind.as_str(), value.as_str()]) {
-            let shown = format!(r#"{{"Type":{},"Address":{}}}"#, quoted(&kind), quoted(&value));
+        if repeats.at(i) {
+            let (kind, value) = (text(address, "type"), text(address, "address"));
+            let shown = format!(r#"{{"Type":{},"Address":{}}}"#, quoted(kind), quoted(value));
             errors.duplicate(at.index(i), &Value::Raw(shown.into()));
         }
     }

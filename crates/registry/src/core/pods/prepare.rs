@@ -1,6 +1,8 @@
 //! What happens to a pod on its way in, at each of its endpoints.
 
-use corten_api::{Map, Value, time, value};
+use std::collections::{HashMap, VecDeque};
+
+use corten_api::{Map, Str, Value, time, value};
 
 use super::{qos, resources};
 use crate::prepare::{copy, keep_metadata, same};
@@ -67,14 +69,16 @@ fn status(pod: &mut Value, old: &Value) {
 fn keep_observed_generations(pod: &mut Value, old: &Value) {
     const KEY: &str = "observedGeneration";
     let before = old.items_at(&["status", "conditions"]);
-    let mut taken = vec![false; before.len()];
+    let mut twins: HashMap<Option<Str>, VecDeque<&Value>> = HashMap::new();
+    for condition in before {
+        twins.entry(condition.str_at(&["type"]).map(Str::new)).or_default().push_back(condition);
+    }
     let conditions = pod.get_mut("status").and_then(|s| s.get_mut("conditions"));
     for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
-        let twin = (0..before.len()).find(|&i| !taken[i] && same(&before[i], condition, &["type"]));
+        let twin = twins.get_mut(&condition.str_at(&["type"]).map(Str::new)).and_then(VecDeque::pop_front);
         let Some(twin) = twin else { continue };
-        taken[twin] = true;
         if int_at(condition, &[KEY]) == 0 {
-            copy(condition, &before[twin], &[KEY]);
+            copy(condition, twin, &[KEY]);
         }
     }
 }

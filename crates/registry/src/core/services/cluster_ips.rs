@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value};
+use corten_api::{ByContent, Field, Value};
 
 use super::service_type;
 use crate::validation::fields::{any_of, part};
 use crate::validation::ip::{legacy_ip, parse_sloppy};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, text};
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -61,11 +62,12 @@ fn validate_pair(spec: &Value, errors: &mut ErrorList) {
 
 fn validate_families(spec: &Value, errors: &mut ErrorList) {
     let (families, at) = (list(spec, "ipFamilies"), SPEC.child("ipFamilies"));
+    let repeats = Repeats::of(families, ByContent);
     for (i, family) in families.iter().enumerate() {
         if !matches!(family.as_str(), Some("IPv4" | "IPv6")) {
             errors.not_supported(at.index(i), family, &["IPv4", "IPv6"]);
         }
-        if families.iter().take(i).any(|earlier| earlier == family) {
+        if repeats.at(i) {
             errors.duplicate(at.index(i), family);
         }
     }

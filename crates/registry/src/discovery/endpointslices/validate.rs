@@ -9,6 +9,7 @@ use crate::validation::endpoint::{endpoint_ip, validate_protocols};
 use crate::validation::fields::{immutable, one_of};
 use crate::validation::ip::{canonical_ip, ip_warning, legacy_ip, parse_sloppy};
 use crate::validation::label_selector::validate_labels;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, optional, text};
 
 const MOST_ADDRESSES: usize = 100;
@@ -39,19 +40,14 @@ fn validate_type_and_ports(slice: &Value, errors: &mut ErrorList) {
         errors.too_many(at, ports.len(), MOST_PORTS);
         return;
     }
+    let repeats = Repeats::of(ports, |port| text(port, "name"));
     for (i, port) in ports.iter().enumerate() {
         let (at, name) = (at.index(i), text(port, "name"));
         optional(name, names::dns1123_label, &at.child("name"), errors);
-        refuse_duplicate(ports, i, &at, errors);
+        if repeats.at(i) {
+            errors.duplicate(at.child("name"), &Value::from(name));
+        }
         validate_protocols(port, &at, errors);
-    }
-}
-
-/// The names of a list's items differ.
-fn refuse_duplicate(items: &[Value], i: usize, at: &Field<'_>, errors: &mut ErrorList) {
-    let name = items.get(i).map_or("", |item| text(item, "name"));
-    if items.iter().take(i).any(|earlier| text(earlier, "name") == name) {
-        errors.duplicate(at.child("name"), &Value::from(name));
     }
 }
 
@@ -146,9 +142,12 @@ fn validate_hints(hints: &Value, at: &Field<'_>, errors: &mut ErrorList) {
             errors.too_many(at, items.len(), MOST_HINTS);
             return;
         }
+        let repeats = Repeats::of(items, |hint| text(hint, "name"));
         for (i, hint) in items.iter().enumerate() {
             let at = at.index(i);
-            refuse_duplicate(items, i, &at, errors);
+            if repeats.at(i) {
+                errors.duplicate(at.child("name"), &Value::from(text(hint, "name")));
+            }
             complain(&at.child("name"), text(hint, "name"), format(text(hint, "name")), errors);
         }
     }

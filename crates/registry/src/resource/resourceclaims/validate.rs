@@ -1,7 +1,9 @@
 //! What a claim may ask for, and what its status may say it got.
 
+use std::collections::HashSet;
+
 use corten_api::status::{ErrorList, FieldError, FieldErrorKind};
-use corten_api::{Field, Value, json};
+use corten_api::{ByContent, Field, Value, json, set_of};
 
 use crate::prepare::same;
 use crate::resource::claims::{validate_claim, validate_request_name, validate_request_names};
@@ -13,6 +15,7 @@ use crate::resource::validate::{
 use crate::validation::conditions::validate_conditions;
 use crate::validation::ip;
 use crate::validation::node_selector::{NodeSelectorValues, validate_node_selector};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 
 const SPEC: Field<'static> = Field::new("spec");
@@ -79,9 +82,7 @@ fn validate_reserved_allocation(object: &Value, old: &Value, errors: &mut ErrorL
     let has = |path: &[&str]| object.at(path).is_some_and(|value| !value.is_null());
     if !has(&["status", "allocation"]) {
         errors.forbidden(at, "may not be specified when `allocated` is not set");
-    } else if has(&["metadata", "deletionTimestamp"])
-        && users.iter().any(|user| !old.items_at(USERS).contains(user))
-    {
+    } else if has(&["metadata", "deletionTimestamp"]) && new_entries(users, old.items_at(USERS)) {
         let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         errors.forbidden(at, why);
     }
@@ -154,13 +155,15 @@ fn uuid_complaint(text: &str) -> Option<String> {
 /// What drivers say of devices, which must be allocated ones.
 fn validate_device_statuses(statuses: &[Value], results: &[Value], errors: &mut ErrorList) {
     const ID: [&str; 4] = ["driver", "pool", "device", "shareID"];
-    let same_device = |a: &Value, b: &Value| ID.iter().all(|key| text(a, key) == text(b, key));
+    let id = |device| ID.map(|key| text(device, key));
+    let allocated: HashSet<[&str; 4]> = results.iter().map(id).collect();
+    let repeats = Repeats::of(statuses, id);
     let at = STATUS.child("devices");
     for (i, device) in statuses.iter().enumerate() {
         let at = at.index(i);
         validate_device_id(device, &at, errors);
         validate_share(device, &at, errors);
-        if !results.iter().any(|result| same_device(result, device)) {
+        if !allocated.contains(&id(device)) {
             errors.invalid_shown(at, shown_id(device), "must be an allocated device in the claim");
         }
         let conditions = list(device, "conditions");
@@ -176,8 +179,8 @@ fn validate_device_statuses(statuses: &[Value], results: &[Value], errors: &mut 
         }
     }
     for (i, device) in statuses.iter().enumerate() {
-        if statuses.iter().take(i).any(|earlier| same_device(earlier, device)) {
-            errors.0.push(FieldError {
+        if repeats.at(i) {
+            errors.add(FieldError {
                 kind: FieldErrorKind::Duplicate,
                 field: at.index(i).into(),
                 bad_value: Some(shown_id(device)),
@@ -202,4 +205,10 @@ fn validate_network(network: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     validate_texts(list(network, "ips"), IPS_MAX, &at.child("ips"), errors, &mut |address, at, errors| {
         ip::interface_address(address, at, errors);
     });
+}
+
+/// Whether a list has items that another has not.
+fn new_entries(new: &[Value], old: &[Value]) -> bool {
+    let known = set_of(old);
+    new.iter().any(|item| !known.contains(&ByContent(item)))
 }

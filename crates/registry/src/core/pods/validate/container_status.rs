@@ -4,6 +4,7 @@ use corten_api::status::ErrorList;
 use corten_api::{Field, Value};
 
 use crate::validation::number::{id, in_range, int};
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 
 pub(super) fn validate_users(statuses: &[Value], windows: bool, at: &Field<'_>, errors: &mut ErrorList) {
@@ -105,6 +106,7 @@ fn maps_extended_claim(status: &Value, container: &Value, wanted: &str) -> bool 
 
 fn validate_health(resources: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     const MOST_MESSAGE: usize = 1024;
+    let repeats = Repeats::of(resources, |item| text(item, "resourceID"));
     for (i, resource) in resources.iter().enumerate() {
         let at = at.index(i);
         let health = text(resource, "health");
@@ -120,7 +122,7 @@ fn validate_health(resources: &[Value], at: &Field<'_>, errors: &mut ErrorList) 
             _ => {}
         }
         let own = text(resource, "resourceID");
-        if resources.iter().take(i).any(|earlier| text(earlier, "resourceID") == own) {
+        if repeats.at(i) {
             errors.duplicate(at.child("resourceID"), &Value::from(own));
         }
     }

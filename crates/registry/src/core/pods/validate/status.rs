@@ -1,6 +1,8 @@
 //! What is reported of a pod: nothing that cannot be, and nothing that is over begins again. What containers
 //! were given is in a file of its own.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
@@ -12,6 +14,7 @@ use crate::validation::internal_form;
 use crate::validation::ip::{legacy_ip, parse_sloppy};
 use crate::validation::number::int;
 use crate::validation::pod_context::is_sidecar;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{complain, list, member, text};
 
 const STATUS: Field<'static> = Field::new("status");
@@ -156,14 +159,17 @@ fn should_restart(spec: &Value, container: &Value, exit_code: i64) -> bool {
 }
 
 fn validate_claim_statuses(status: &Value, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+    let claims: HashSet<&str> =
+        list(spec, "resourceClaims").iter().map(|claim| text(claim, "name")).collect();
     let statuses = list(status, "resourceClaimStatuses");
+    let repeats = Repeats::of(statuses, |item| text(item, "name"));
     for (i, status) in statuses.iter().enumerate() {
         let (name, at) = (text(status, "name"), at.index(i));
-        if !list(spec, "resourceClaims").iter().any(|claim| text(claim, "name") == name) {
+        if !claims.contains(name) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             errors.invalid(at.child("name"), &Value::from(name), why);
         }
-        if statuses.iter().take(i).any(|earlier| text(earlier, "name") == name) {
+        if repeats.at(i) {
             errors.duplicate(at.child("name"), &Value::from(name));
         }
         if let Some(claim) = status.get("resourceClaimName").and_then(Value::as_str) {

@@ -1,6 +1,8 @@
 //! What may change of a pod that runs: its images, its deadline, more tolerations, fewer scheduling gates; and
 //! while it is gated, which nodes it may go to.
 
+use std::collections::{HashMap, HashSet};
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Map, Value};
 
@@ -96,10 +98,13 @@ fn validate_tolerations_update(spec: &Value, old_spec: &Value, at: &Field<'_>, e
 
 fn validate_gates_update(spec: &Value, old_spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (new, old) = (list(spec, "schedulingGates"), list(old_spec, "schedulingGates"));
+    let old: HashSet<&str> = old.iter().map(|gate| text(gate, "name")).collect();
+    // Of a new gate that stands there several times only the last is blamed.
+    let last: HashMap<&str, usize> =
+        new.iter().enumerate().map(|(i, gate)| (text(gate, "name"), i)).collect();
     for (i, gate) in new.iter().enumerate() {
         let name = text(gate, "name");
-        let known = old.iter().chain(new.iter().skip(i + 1)).any(|other| text(other, "name") == name);
-        if !known {
+        if !old.contains(name) && last.get(name) == Some(&i) {
             let why = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(at.index(i).child("name"), why);
         }
