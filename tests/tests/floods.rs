@@ -2,7 +2,7 @@
 
 use std::io;
 
-use corten_testkit::{Connection, Request, Server};
+use corten_testkit::{Client, Connection, Identity, Request, Server};
 use serde_json::json;
 
 /// What a user may wait for at once.
@@ -37,8 +37,8 @@ fn get(more: &[u8]) -> Vec<u8> {
     [&[0x82, 0x87, 0x84], field(":authority", "localhost").as_slice(), more].concat()
 }
 
-fn http2(server: &Server) -> Connection {
-    let mut connection = server.client().connect_http2().expect("a connection");
+fn http2(client: &Client) -> Connection {
+    let mut connection = client.connect_http2().expect("a connection");
     let hello = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
     connection.send(&hello).expect("it is greeted");
     connection
@@ -55,6 +55,9 @@ fn goes_away(connection: &mut Connection) -> io::Result<Option<u32>> {
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
         let mut payload = vec![0; length];
         connection.read_exact(&mut payload)?;
+        if head[3] == PING && head[4] == 0 {
+            return Err(io::Error::other("the server keeps the connection"));
+        }
         if head[3] == GO_AWAY {
             let code = payload.get(4..8).and_then(|code| code.try_into().ok()).map(u32::from_be_bytes);
             return Ok(code);
@@ -146,7 +149,7 @@ fn bodies_that_never_come_keep_nobody_waiting() {
 #[test]
 fn streams_that_are_reset_at_once_end_their_connection() {
     let server = Server::start();
-    let mut connection = http2(&server);
+    let mut connection = http2(server.client());
     let mut flood = Vec::new();
     for number in 0..1000 {
         let stream = 2 * number + 1;
@@ -167,7 +170,7 @@ fn streams_that_are_reset_at_once_end_their_connection() {
 fn headers_without_end_end_their_connection() {
     let server = Server::start();
     let before = resident(&server);
-    let mut connection = http2(&server);
+    let mut connection = http2(server.client());
     let begin = frame(HEADERS, END_STREAM, 1, &get(&[]));
     connection.send(&begin).expect("it is sent");
     let junk: Vec<u8> = (0..60).flat_map(|_| field("x", &"y".repeat(120))).collect();
@@ -201,7 +204,7 @@ fn frames_that_want_answers_are_not_piled_up() {
     let server = Server::start();
     for (kind, payload) in [(SETTINGS, &[][..]), (PING, &[0; 8])] {
         let before = resident(&server);
-        let mut connection = http2(&server);
+        let mut connection = http2(server.client());
         let flood = frame(kind, 0, 0, payload).repeat(1000);
         // Nothing is read of the answers. A server that stops reading would let this wait; it is asked for little
         // enough that the kernel takes it all.
@@ -218,7 +221,7 @@ fn frames_that_want_answers_are_not_piled_up() {
 #[test]
 fn empty_frames_on_streams_nobody_opened_end_their_connection() {
     let server = Server::start();
-    let mut connection = http2(&server);
+    let mut connection = http2(server.client());
     connection.send(&frame(DATA, 0, 101, &[]).repeat(10)).expect("it is sent");
     let code = goes_away(&mut connection).expect("the connection ends");
     assert!(code.is_some_and(|code| code != 0), "{code:?}: it is an error");
@@ -228,7 +231,7 @@ fn empty_frames_on_streams_nobody_opened_end_their_connection() {
 #[test]
 fn whoever_is_not_believed_has_to_connect_again() {
     let server = Server::start();
-    let mut connection = http2(&server);
+    let mut connection = http2(&server.client_as(Identity::Anonymous));
     let request = get(&field("authorization", "Bearer nonsense"));
     connection.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &request)).expect("it is sent");
     let code = goes_away(&mut connection).expect("the connection ends");
