@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod attacks;
+#[cfg(test)]
 mod handlers;
 #[cfg(test)]
 mod lifecycle;
