@@ -57,7 +57,9 @@ fn import(node: &Node, name: &str, entries: &[Entry<'_>]) {
         header.set_entry_type(kind);
         header.set_size(size as u64);
         header.set_mode(mode);
-        (header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         header
     };
     let mut layer = Builder::new(Vec::new());
