@@ -520,3 +520,88 @@ async fn a_container_sees_the_processes_of_its_target() {
     assert!(text.ends_with("/proc/1/root/bin/busybox\n"), "{text}");
     node.end().await;
 }
+
+/// Runs this very program in a container: the tests' own, with the node's libraries. Which test is the attacker's part.
+fn runs_itself(config: &mut ContainerConfig, part: &str) {
+    let bind = |path: &str, source: String| Mount {
+        container_path: path.to_owned(),
+        host_path: source,
+        readonly: true,
+        ..Mount::default()
+    };
+    let program = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+    config.mounts.push(bind("/attacker", program));
+    let libraries = ["/usr/lib", "/lib", "/lib64"].into_iter().filter(|path| fs::exists(path).unwrap());
+    config.mounts.extend(libraries.map(|path| bind(path, path.to_owned())));
+    config.command = words(&["/attacker", "--exact", part, "--nocapture"]);
+}
+
+/// The attacker's part of the test below: takes the sockets of processes that are about to become a container's, and says on them
+/// that the container is another process of the node.
+#[test]
+fn speaks_for_others() {
+    use rustix::net::{SendFlags, SocketType, send, sockopt::socket_type};
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+    let Ok(victim) = std::env::var("VICTIM") else { return };
+    let own = i32::try_from(std::process::id()).unwrap();
+    let mut last = own;
+    println!("watching");
+    loop {
+        for number in last + 1..last + 4 {
+            let Ok(process) = pidfd_open(Pid::from_raw(number).unwrap(), PidfdFlags::empty()) else {
+                continue;
+            };
+            for descriptor in 3..32 {
+                let Ok(taken) = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty()) else { continue };
+                if socket_type(&taken) == Ok(SocketType::SEQPACKET) {
+                    let said = send(&taken, format!("\0process {victim}").as_bytes(), SendFlags::NOSIGNAL);
+                    println!("said {said:?}");
+                }
+            }
+            last = number;
+        }
+    }
+}
+
+/// A container that may trace others takes the socket of a process that is about to become a container, and speaks to the
+/// supervisor in its place: the supervisor must not take another process of the node for the container.
+#[tokio::test]
+async fn no_container_says_which_process_it_is() {
+    let node = Node::new().await;
+    let secret = secret(&node);
+    let (sandbox, pod) = sharing_pod(&node, "speaker").await;
+    let mut victim = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut config = sharing("attacker", "");
+    runs_itself(&mut config, "attacks::speaks_for_others");
+    config.envs = vec![("VICTIM".to_owned(), victim.id().to_string())];
+    config.linux.security_context.capabilities.add = words(&["SYS_PTRACE"]);
+    let attacker = node.start(&sandbox, &pod, &config).await;
+    let log = node.runtime.container_status(&attacker).await.unwrap().log_path;
+    tokio::time::timeout(PATIENCE, async {
+        while !fs::read_to_string(&log).unwrap().contains("watching") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    // The attacker can make starts fail in its own pod, and nothing else.
+    let mut read = Vec::new();
+    for number in 0..40 {
+        let config = sharing(&format!("c{number}"), "exec sleep 1000");
+        let id = node.runtime.create_container(&sandbox, &config, &pod).await.unwrap();
+        if node.runtime.start_container(&id).await.is_ok() {
+            let command = words(&["cat", &secret.to_string_lossy()]);
+            let ran = node.runtime.exec_sync(&id, &command, PATIENCE).await;
+            read.extend(ran.ok().map(|ran| String::from_utf8(ran.stdout).unwrap()));
+        }
+        if fs::read_to_string(&log).unwrap().matches("said").count() > 4 {
+            break;
+        }
+    }
+    let said = text_of(&log);
+    let alive = victim.try_wait().unwrap().is_none();
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(alive && read.iter().all(String::is_empty), "{read:?} {said}");
+    node.end().await;
+}
