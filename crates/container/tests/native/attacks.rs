@@ -605,3 +605,54 @@ async fn no_container_says_which_process_it_is() {
     assert!(alive && read.iter().all(String::is_empty), "{read:?} {said}");
     node.end().await;
 }
+
+/// A container that shares a volume exchanges the folder in which another one's volume is being mounted for a link to a third
+/// volume: what was to be read-only must not end up writable, wherever it ends up.
+#[tokio::test]
+async fn a_read_only_volume_is_never_writable() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("swapped").await;
+    let folder = |name: &str| {
+        let path = node.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let (shared, decoy, kept) = (folder("shared"), folder("decoy"), folder("kept"));
+    fs::create_dir_all(shared.join("place/inner")).unwrap();
+    symlink("/decoy", shared.join("link")).unwrap();
+    let bind = |target: &str, source: &std::path::Path, readonly| Mount {
+        container_path: target.to_owned(),
+        host_path: source.to_string_lossy().into_owned(),
+        readonly,
+        ..Mount::default()
+    };
+    let done = std::sync::Arc::new(AtomicBool::new(false));
+    let (over, place) = (done.clone(), shared.clone());
+    let swapper = std::thread::spawn(move || {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        while !over.load(Ordering::Relaxed) {
+            renameat_with(CWD, place.join("place"), CWD, place.join("link"), RenameFlags::EXCHANGE).unwrap();
+        }
+    });
+    let mut written = Vec::new();
+    for number in 0..40 {
+        let script =
+            "for path in /shared/place /shared/link; do echo x > $path/inner/file; done 2>/dev/null; :";
+        let mut config = container(&format!("c{number}"), script);
+        config.mounts = vec![
+            bind("/shared", &shared, false),
+            bind("/decoy/inner", &decoy, false),
+            bind("/shared/place/inner", &kept, true),
+        ];
+        let text = attempt(&node, &sandbox, &pod, &config).await;
+        if kept.join("file").exists() {
+            written.push(text);
+            break;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(written.is_empty(), "the read-only volume was written to");
+    node.end().await;
+}
