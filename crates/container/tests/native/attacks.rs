@@ -656,3 +656,52 @@ async fn a_read_only_volume_is_never_writable() {
     assert!(written.is_empty(), "the read-only volume was written to");
     node.end().await;
 }
+
+/// A process outside of the container, to which it gave its output, goes on writing when the container has ended.
+#[tokio::test]
+async fn an_output_without_end_does_not_outlast_its_container() {
+    use std::io::Write;
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("endless").await;
+    let id = node.start(&sandbox, &pod, &container("main", "exec sleep 1000")).await;
+    let words = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let pid = node.processes().into_iter().find(|&pid| words(pid).contains("sleep")).unwrap();
+    let output = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1")).unwrap();
+    rustix::pipe::fcntl_setpipe_size(&output, 1 << 20).unwrap();
+    let writers = [(); 8].map(|()| {
+        let mut output = output.try_clone().unwrap();
+        std::thread::spawn(move || while output.write_all(&[b'\n'; 65536]).is_ok() {})
+    });
+    drop(output);
+    node.runtime.stop_container(&id, std::time::Duration::ZERO).await.unwrap();
+    node.ended(&id).await;
+    // Nothing reads it any more.
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    node.end().await;
+}
+
+/// A pod with the folder of logs puts a pipe or a link in the place of another pod's log, or of the folder that it is in.
+#[tokio::test]
+async fn logs_are_written_to_their_own_folder() {
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("logs").await;
+    let outside = node.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let folder = PathBuf::from(&pod.log_directory);
+    fs::create_dir_all(folder.join("pipe")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe/0.log"), mode).unwrap();
+    symlink(&outside, folder.join("folder")).unwrap();
+    fs::create_dir(folder.join("file")).unwrap();
+    symlink(outside.join("0.log"), folder.join("file/0.log")).unwrap();
+    for name in ["pipe", "folder", "file"] {
+        let config = container(name, "echo written");
+        let started = attempt(&node, &sandbox, &pod, &config);
+        let started = tokio::time::timeout(PATIENCE, started).await.expect("the supervisor answers");
+        assert!(started.is_err(), "{name}: {started:?}");
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    let text = attempt(&node, &sandbox, &pod, &container("good", "echo written")).await;
+    assert_eq!(text.as_deref(), Ok("written\n"));
+    node.end().await;
+}
