@@ -139,8 +139,8 @@ fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> 
     }
     let is_bind = one.kind.is_empty();
     let copy = match copy {
-        // A path of the node: a volume's.
         None if is_bind => {
+            // A path of the node: a volume's.
             Some(kernel::copy_mount(&one.source, true).during(|| format!("stat {}", one.source))?)
         }
         other => other,

@@ -57,7 +57,9 @@ fn import(node: &Node, name: &str, entries: &[Entry<'_>]) {
         header.set_entry_type(kind);
         header.set_size(size as u64);
         header.set_mode(mode);
-        (header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         header
     };
     let mut layer = Builder::new(Vec::new());
@@ -195,7 +197,7 @@ async fn the_first_process_of_a_pod_holds_nothing() {
     let secret = secret(&node);
     let (sandbox, pod) = sharing_pod(&node, "keeper").await;
     let script = format!(
-        "cat /proc/1/root{0} /proc/1/cwd{0}; echo root; ls -A /proc/1/root; echo end; \
+        "exec 2>&1; cat /proc/1/root{0} /proc/1/cwd{0}; echo root; ls -A /proc/1/root; echo end; \
          for fd in /proc/1/fd/*; do readlink $fd; cat $fd{0}; done 2>&1; grep -E 'Uid|CapEff|CapBnd|NoNewPrivs' /proc/1/status",
         secret.display()
     );
