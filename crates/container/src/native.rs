@@ -13,6 +13,7 @@ pub mod cgroup;
 mod containers;
 mod images;
 mod link;
+mod logs;
 pub mod network;
 mod oci;
 mod plan;

@@ -63,6 +63,7 @@ numbers! {
     SETRESGID 119 149
     SETRESUID 117 147
     SETSID 112 157
+    SETSOCKOPT 54 208
     SIGNALFD 289 74
     SOCKET 41 198
     SOCKETPAIR 53 199
@@ -90,10 +91,6 @@ pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const POLLIN: i16 = 1;
 pub(crate) const POLLOUT: i16 = 4;
 pub(crate) const O_CLOEXEC: u64 = 0o2000000;
-#[cfg(target_arch = "x86_64")]
-pub(crate) const O_NOFOLLOW: i32 = 0o400000;
-#[cfg(target_arch = "aarch64")]
-pub(crate) const O_NOFOLLOW: i32 = 0o100000;
 
 const SIGCHLD: u64 = 17;
 const SIGPIPE: u64 = 13;
@@ -359,6 +356,16 @@ pub(crate) fn set_non_blocking(descriptor: &OwnedFd) -> io::Result<()> {
     let raw = i64::from(descriptor.as_raw_fd());
     let flags = plain(number::FCNTL, [raw, GET, 0, 0, 0, 0])?;
     plain(number::FCNTL, [raw, SET, flags | NON_BLOCKING, 0, 0, 0]).map(drop)
+}
+
+/// How many bytes can be read at once.
+pub(crate) fn waiting_bytes(descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    const WAITING: i64 = 0x541b;
+    let mut count = 0i32;
+    let raw = i64::from(descriptor.as_raw_fd());
+    // SAFETY: the count outlives the call.
+    unsafe { call(number::IOCTL, [raw, WAITING, address_mut(&mut count), 0, 0, 0]) }?;
+    Ok(usize::try_from(count).unwrap_or_default())
 }
 
 /// Puts a descriptor in the place of another, such as standard output.

@@ -6,12 +6,18 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::child::path_of;
 use crate::kernel;
+use crate::rooted::{self, Links, Root};
 
 /// The size of a part, as other runtimes cut them.
 const PART: usize = 16 * 1024;
+
+/// So much of the output of a container that ended is read at least, if it is there.
+const LEAST_DRAINED: usize = 64 * 1024;
 
 /// One output of a container.
 pub(crate) struct Output {
@@ -26,10 +32,19 @@ struct Sink {
     pending: Vec<u8>,
 }
 
+/// Opens `<logs>/<pod>/<container>/<name>`, or makes it. Pods that can write to the folder of logs must not choose which file
+/// output goes to, nor make the supervisor wait: no link is followed below it, and nothing but a regular file is opened.
 pub(crate) fn open(path: &str) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // A path of the node. A pod that can write to the directory of logs must not choose which file its output goes to.
-    File::options().append(true).create(true).mode(0o640).custom_flags(kernel::O_NOFOLLOW).open(path)
+    let mut parts = path.rsplitn(4, '/');
+    let within: Vec<&str> = parts.by_ref().take(3).collect();
+    let [name, container, pod] = within[..] else { return Err(io::ErrorKind::InvalidInput.into()) };
+    // A path of the node: the folder of logs.
+    let logs = Root::open(Path::new(parts.next().filter(|logs| !logs.is_empty()).unwrap_or("/")))?;
+    let found = logs.file(&format!("{pod}/{container}/{name}"), Links::Refused)?;
+    if !rooted::metadata(&found)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    File::options().append(true).open(path_of(&found))
 }
 
 impl Output {
@@ -59,33 +74,44 @@ impl Output {
 
     /// Takes what there is. `false` when there will be no more.
     pub(crate) fn pump(&mut self, log: Option<&mut File>) -> bool {
+        self.take(log).is_some()
+    }
+
+    /// Takes a part of what there is; how much, or `None` when there will be no more.
+    fn take(&mut self, log: Option<&mut File>) -> Option<usize> {
         let mut buffer = [0; PART];
         let read = match self.from.read(&mut buffer) {
+            Ok(0) => return None,
             Ok(read) => &buffer[..read],
-            Err(error) => {
-                return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Some(0);
             }
+            Err(_) => return None,
         };
-        if read.is_empty() {
-            return false;
-        }
         if let Some(log) = log {
             // A full disk costs log lines, never the container.
             let _ = log.write_all(&entries(read, self.name, SystemTime::now()));
         }
         self.sinks.retain_mut(|sink| sink.write(read));
-        true
+        Some(read.len())
     }
 
-    /// Takes everything that was written before now, however slow anybody attached is.
+    /// Takes everything that was written before now, however slow anybody attached is. What is written from now on does not
+    /// count: another container may have got hold of the output, and write for ever.
     pub(crate) fn drain(&mut self, mut log: Option<&mut File>) {
         use std::os::fd::AsFd;
-        loop {
+        // What a terminal holds back is not counted by the kernel.
+        let mut left = kernel::waiting_bytes(self.from.as_fd()).unwrap_or(0).max(LEAST_DRAINED);
+        while left > 0 {
             let mut awaited =
                 [kernel::Awaited { descriptor: self.from.as_fd().as_raw_fd(), wanted: 1, found: 0 }];
             let waited = kernel::wait_for(&mut awaited, Some(0));
-            if waited.is_err() || awaited[0].found & 1 == 0 || !self.pump(log.as_deref_mut()) {
+            if waited.is_err() || awaited[0].found & 1 == 0 {
                 return;
+            }
+            match self.take(log.as_deref_mut()) {
+                Some(taken @ 1..) => left = left.saturating_sub(taken),
+                _ => return,
             }
         }
     }

@@ -215,11 +215,11 @@ impl Pod {
         };
         let own = if plan.processes == Processes::Own { CLONE_NEWPID } else { 0 };
         let (mut running, streams) = Running::prepare(plan)?;
-        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let (status, theirs) = status_sockets()?;
         let node = &self.node_mounts;
         let run = |status: &OwnedFd| child::container(plan, streams, node, company.as_ref(), status);
         running.pid = spawn(own, &theirs, run)?;
-        running.starting = Some(Starting::new(asker, status));
+        running.starting = Some(Starting::new(asker, status, running.pid));
         self.running.push(running);
         Ok(())
     }
@@ -230,11 +230,11 @@ impl Pod {
             return Err("the pod is stopping".to_owned());
         }
         let (mut running, streams) = Running::prepare(&launch.container)?;
-        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let (status, theirs) = status_sockets()?;
         let node = &self.node_mounts;
         let run = |status: &OwnedFd| child::launcher(launch, streams, node, status);
         running.pid = spawn(0, &theirs, run)?;
-        running.starting = Some(Starting::new(asker, status));
+        running.starting = Some(Starting::new(asker, status, running.pid));
         running.pid_file = Some(launch.pid_file.clone());
         self.running.push(running);
         Ok(())
@@ -271,10 +271,10 @@ impl Pod {
             processes: namespace(pid, "pid")?,
             cgroup_files,
         };
-        let (status, theirs) = kernel::socket_pair().during(|| "making a socket".to_owned())?;
+        let (status, theirs) = status_sockets()?;
         let run = |status: &OwnedFd| child::joiner(process, &entrance, streams, status);
         let pid = spawn(0, &theirs, run)?;
-        let starting = Some(Starting::new(asker, status));
+        let starting = Some(Starting::new(asker, status, pid));
         self.joined.push(Joined { pid, asker, starting });
         Ok(())
     }
@@ -289,7 +289,10 @@ impl Pod {
             running.pid = starting.take_process().unwrap_or(running.pid);
             match outcome {
                 Outcome::Pending => {}
-                Outcome::Failed(error) => starting.failure = Some(error),
+                Outcome::Failed(error) => {
+                    starting.failure = Some(error);
+                    end(running.pid);
+                }
                 Outcome::Started(terminal) if running.pid_file.is_some() => {
                     running.launching = Some(asker);
                     if let Err(error) = running.connected(terminal) {
@@ -314,6 +317,7 @@ impl Pod {
                 Outcome::Failed(error) => {
                     answers.push((joined.asker, Answer::Failed(error), Vec::new()));
                     joined.starting = None;
+                    end(joined.pid);
                 }
                 Outcome::Started(terminal) => {
                     let answer = Answer::Done((joined.pid as u32, u8::from(terminal.is_some())));
@@ -369,11 +373,23 @@ impl Pod {
         self.stopping.get_or_insert_default().extend(asker);
         let pids =
             self.running.iter().map(|running| running.pid).chain(self.joined.iter().map(|joined| joined.pid));
-        for pid in pids {
-            // It may have ended already.
-            let _ = kernel::kill(pid, SIGKILL);
-        }
+        pids.for_each(end);
     }
+}
+
+/// The socket on which a process that is started says how it goes on, and that process' end of it.
+fn status_sockets() -> Result<(OwnedFd, OwnedFd), String> {
+    let sockets = kernel::socket_pair().and_then(|(ours, theirs)| {
+        kernel::name_senders(&ours)?;
+        Ok((ours, theirs))
+    });
+    sockets.during(|| "making a socket".to_owned())
+}
+
+/// Ends a process that said it failed: it ends itself, unless a container that traces it spoke in its place.
+fn end(pid: i32) {
+    // It may have ended already.
+    let _ = kernel::kill(pid, SIGKILL);
 }
 
 /// A namespace of a process.

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::child::{While, path_of};
-use crate::kernel::{self, CLONE_NEWNS, MS_BIND, MS_RDONLY, MS_REC, MS_REMOUNT, MS_SHARED};
+use crate::kernel::{self, CLONE_NEWNS, MS_BIND, MS_RDONLY, MS_REMOUNT, MS_SHARED};
 use crate::rooted::{self, Links, PROCFS, Root, SYSFS};
 use crate::wire::{Container, Device, Mount, Processes};
 
@@ -138,51 +138,60 @@ fn mount(root: &Root, one: &Mount, copy: Option<OwnedFd>) -> Result<(), String> 
         return Err("nothing can be mounted over the root".to_owned());
     }
     let is_bind = one.kind.is_empty();
-    let is_folder = !is_bind
-        || one.source == SHARED_MEMORY
-        // A path of the node: a volume's.
-        || std::fs::metadata(&one.source).during(|| format!("stat {}", one.source))?.is_dir();
+    let copy = match copy {
+        None if is_bind => {
+            // A path of the node: a volume's.
+            Some(kernel::copy_mount(&one.source, true).during(|| format!("stat {}", one.source))?)
+        }
+        other => other,
+    };
+    let is_folder = match &copy {
+        Some(copy) => rooted::is_directory(copy).during(say("looking at the source"))?,
+        None => true,
+    };
     // What a container relies on for its confinement lies where it says, not where the image's links lead.
     let links = if is_bind { Links::Inside } else { Links::Refused };
     let place = if is_folder { root.directory(&one.target, links) } else { root.file(&one.target, links) };
     let place = place.during(say("making the mount point"))?;
-    guard_proc(root, one, &place)?;
-    match copy {
-        Some(copy) => kernel::attach_mount(&copy, &place).during(say("attach"))?,
-        None if is_bind => {
-            kernel::mount(&one.source, &path_of(&place), "", MS_BIND | MS_REC, "").during(say("bind"))?;
-        }
-        None => {
-            let mounted = kernel::mount(&one.source, &path_of(&place), &one.kind, one.flags, &one.options);
-            mounted.during(say("mount"))?;
-        }
+    guard_proc(root, one, copy.as_ref(), &place)?;
+    let Some(copy) = copy else {
+        let mounted = kernel::mount(&one.source, &path_of(&place), &one.kind, one.flags, &one.options);
+        return mounted.during(say("mount"));
+    };
+    if is_bind {
+        // Before it can be reached: another container may move the mount point, and then it is not found again.
+        restrict(&copy, one)?;
     }
-    if !is_bind {
-        return Ok(());
+    kernel::attach_mount(&copy, &place).during(say("attach"))
+}
+
+/// Makes a mount that is not attached yet what it is to be.
+fn restrict(copy: &OwnedFd, one: &Mount) -> Result<(), String> {
+    let say = |what: &'static str| move || what.to_owned();
+    // The attributes of mounts have the numbers of the old flags.
+    let attributes = one.flags & kernel::MOUNT_ATTR_INERT;
+    if attributes != one.flags {
+        return Err(format!("flags {:#x} are not for binds", one.flags));
     }
-    // What was opened before lies under the mount now.
-    let mounted = root.find(&one.target, links).during(say("opening the mount"))?;
-    if one.flags != 0 {
-        let flags = MS_BIND | MS_REMOUNT | one.flags;
-        kernel::mount("", &path_of(&mounted), "", flags, "").during(say("remount"))?;
+    if attributes != 0 {
+        kernel::restrict_one_mount(copy, attributes).during(say("restricting it"))?;
     }
     if one.recursive_read_only {
-        kernel::restrict_mount(&mounted, kernel::MOUNT_ATTR_RDONLY).during(say("making it read-only"))?;
+        kernel::restrict_mount(copy, kernel::MOUNT_ATTR_RDONLY).during(say("making it read-only"))?;
     }
     if one.propagation != 0 {
-        kernel::mount("", &path_of(&mounted), "", one.propagation, "").during(say("setting propagation"))?;
+        kernel::set_propagation(copy, one.propagation).during(say("setting propagation"))?;
     }
     Ok(())
 }
 
 /// Keeps volumes away from `/proc`, where they could hide that a path is not masked or fake what the kernel says.
-fn guard_proc(root: &Root, one: &Mount, place: &OwnedFd) -> Result<(), String> {
+fn guard_proc(root: &Root, one: &Mount, copy: Option<&OwnedFd>, place: &OwnedFd) -> Result<(), String> {
     let say = || "looking at the mount point".to_owned();
     if one.kind.is_empty() && one.target == "/proc" {
-        let source = Root::open(Path::new(&one.source)).during(say)?;
-        return match rooted::is_proc_root(source.descriptor()).during(say)? {
-            true => Ok(()),
-            false => Err("\"/proc\" cannot be mounted because it is not of type proc".to_owned()),
+        return match copy.map(rooted::is_proc_root).transpose().during(say)? {
+            Some(true) => Ok(()),
+            _ => Err("\"/proc\" cannot be mounted because it is not of type proc".to_owned()),
         };
     }
     if rooted::file_system(place).during(say)? != PROCFS {

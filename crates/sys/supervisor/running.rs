@@ -21,9 +21,13 @@ pub(crate) struct Asker {
 pub(crate) struct Starting {
     pub(crate) asker: Asker,
     status: OwnedFd,
+    /// The process that was started. What it says is true; what goes on for it may be in the hands of a container.
+    starter: i32,
     terminal: Option<OwnedFd>,
     /// The process that goes on for the one that was started, once it is known.
     process: Option<i32>,
+    /// Whether that was said. It is said once.
+    goes_on: bool,
     /// Why it failed, if it did. It is answered when the process is gone, and with it what it had mounted.
     pub(crate) failure: Option<String>,
 }
@@ -42,8 +46,8 @@ pub(crate) enum Outcome {
 }
 
 impl Starting {
-    pub(crate) fn new(asker: Asker, status: OwnedFd) -> Starting {
-        Starting { asker, status, terminal: None, process: None, failure: None }
+    pub(crate) fn new(asker: Asker, status: OwnedFd, starter: i32) -> Starting {
+        Starting { asker, status, starter, terminal: None, process: None, goes_on: false, failure: None }
     }
 
     pub(crate) fn awaited(&self) -> kernel::Awaited {
@@ -62,17 +66,23 @@ impl Starting {
         let mut text = [0; 4096];
         loop {
             let mut passed = Vec::new();
-            let received = kernel::receive(self.status.as_fd(), &mut text, &mut passed);
-            self.terminal = passed.pop().or(self.terminal.take());
+            let received = kernel::receive_from(self.status.as_fd(), &mut text, &mut passed);
+            // Processes that the container may trace have the socket too. They can say that they failed, and nothing else.
+            let trusted = |sender| sender == Some(self.starter) && !self.goes_on;
             match received {
-                Ok(0) => return Outcome::Started(self.terminal.take()),
+                Ok((0, None)) => return Outcome::Started(self.terminal.take()),
                 // A terminal came along; how it goes on is still to be told.
-                Ok(length) if text[..length] == *TERMINAL => {}
-                Ok(length) if text[..length].starts_with(PROCESS) => {
+                Ok((length, sender)) if trusted(sender) && text[..length] == *TERMINAL => {
+                    self.terminal = passed.pop();
+                }
+                Ok((length, sender)) if trusted(sender) && text[..length].starts_with(PROCESS) => {
                     let number = std::str::from_utf8(&text[PROCESS.len()..length]).ok();
                     self.process = number.and_then(|number| number.parse().ok());
+                    self.goes_on = true;
                 }
-                Ok(length) => return Outcome::Failed(String::from_utf8_lossy(&text[..length]).into_owned()),
+                Ok((length, _)) => {
+                    return Outcome::Failed(String::from_utf8_lossy(&text[..length]).into_owned());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Pending,
                 Err(error) => return Outcome::Failed(error.to_string()),
             }

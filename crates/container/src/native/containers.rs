@@ -178,8 +178,8 @@ impl Native {
             let made = files::directories(Path::new(&mount.host_path), 0o755);
             made.map_err(|error| Error::internal(format!("failed to mkdir {:?}", mount.host_path), error))?;
         }
-        if let Some(folder) = Path::new(&record.log_path).parent() {
-            let made = files::group_directory(folder);
+        if let Some(folder) = Path::new(&record.log_path).parent().filter(|folder| folder.is_absolute()) {
+            let made = logs::folder(folder, 2);
             made.map_err(|error| Error::internal("making the log folder", error))?;
         }
         let cgroups = &self.0.cgroups;

@@ -91,7 +91,7 @@ impl Native {
         write_files(&folder, &record.config).map_err(fail("writing the sandbox' files"))?;
         let log_folder = &record.config.log_directory;
         if !log_folder.is_empty() {
-            files::group_directory(Path::new(log_folder)).map_err(fail("making the log folder"))?;
+            logs::folder(Path::new(log_folder), 1).map_err(fail("making the log folder"))?;
         }
         self.0.cgroups.create(&record.cgroup).map_err(fail("making the sandbox' cgroup"))?;
         let cgroups = self.0.cgroups.process_files(&record.cgroup);

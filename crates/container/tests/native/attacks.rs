@@ -197,7 +197,7 @@ async fn the_first_process_of_a_pod_holds_nothing() {
     let secret = secret(&node);
     let (sandbox, pod) = sharing_pod(&node, "keeper").await;
     let script = format!(
-        "cat /proc/1/root{0} /proc/1/cwd{0}; echo root; ls -A /proc/1/root; echo end; \
+        "exec 2>&1; cat /proc/1/root{0} /proc/1/cwd{0}; echo root; ls -A /proc/1/root; echo end; \
          for fd in /proc/1/fd/*; do readlink $fd; cat $fd{0}; done 2>&1; grep -E 'Uid|CapEff|CapBnd|NoNewPrivs' /proc/1/status",
         secret.display()
     );
@@ -520,5 +520,190 @@ async fn a_container_sees_the_processes_of_its_target() {
     let text = attempt(&node, &sandbox, &pod, &config).await.unwrap();
     assert!(text.contains("sleep 4321") && text.contains("1:3") && !text.contains(SECRET), "{text}");
     assert!(text.ends_with("/proc/1/root/bin/busybox\n"), "{text}");
+    node.end().await;
+}
+
+/// Runs this very program in a container: the tests' own, with the node's libraries. Which test is the attacker's part.
+fn runs_itself(config: &mut ContainerConfig, part: &str) {
+    let bind = |path: &str, source: String| Mount {
+        container_path: path.to_owned(),
+        host_path: source,
+        readonly: true,
+        ..Mount::default()
+    };
+    let program = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+    config.mounts.push(bind("/attacker", program));
+    let libraries = ["/usr/lib", "/lib", "/lib64"].into_iter().filter(|path| fs::exists(path).unwrap());
+    config.mounts.extend(libraries.map(|path| bind(path, path.to_owned())));
+    config.command = words(&["/attacker", "--exact", part, "--nocapture"]);
+}
+
+/// The attacker's part of the test below: takes the sockets of processes that are about to become a container's, and says on them
+/// that the container is another process of the node.
+#[test]
+fn speaks_for_others() {
+    use rustix::net::{SendFlags, SocketType, send, sockopt::socket_type};
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+    let Ok(victim) = std::env::var("VICTIM") else { return };
+    let own = i32::try_from(std::process::id()).unwrap();
+    let mut last = own;
+    println!("watching");
+    loop {
+        for number in last + 1..last + 4 {
+            let Ok(process) = pidfd_open(Pid::from_raw(number).unwrap(), PidfdFlags::empty()) else {
+                continue;
+            };
+            for descriptor in 3..32 {
+                let Ok(taken) = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty()) else { continue };
+                if socket_type(&taken) == Ok(SocketType::SEQPACKET) {
+                    let said = send(&taken, format!("\0process {victim}").as_bytes(), SendFlags::NOSIGNAL);
+                    println!("said {said:?}");
+                }
+            }
+            last = number;
+        }
+    }
+}
+
+/// A container that may trace others takes the socket of a process that is about to become a container, and speaks to the
+/// supervisor in its place: the supervisor must not take another process of the node for the container.
+#[tokio::test]
+async fn no_container_says_which_process_it_is() {
+    let node = Node::new().await;
+    let secret = secret(&node);
+    let (sandbox, pod) = sharing_pod(&node, "speaker").await;
+    let mut victim = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut config = sharing("attacker", "");
+    runs_itself(&mut config, "attacks::speaks_for_others");
+    config.envs = vec![("VICTIM".to_owned(), victim.id().to_string())];
+    config.linux.security_context.capabilities.add = words(&["SYS_PTRACE"]);
+    let attacker = node.start(&sandbox, &pod, &config).await;
+    let log = node.runtime.container_status(&attacker).await.unwrap().log_path;
+    tokio::time::timeout(PATIENCE, async {
+        while !fs::read_to_string(&log).unwrap().contains("watching") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    // The attacker can make starts fail in its own pod, and nothing else.
+    let mut read = Vec::new();
+    for number in 0..40 {
+        let config = sharing(&format!("c{number}"), "exec sleep 1000");
+        let id = node.runtime.create_container(&sandbox, &config, &pod).await.unwrap();
+        if node.runtime.start_container(&id).await.is_ok() {
+            let command = words(&["cat", &secret.to_string_lossy()]);
+            let ran = node.runtime.exec_sync(&id, &command, PATIENCE).await;
+            read.extend(ran.ok().map(|ran| String::from_utf8(ran.stdout).unwrap()));
+        }
+        if fs::read_to_string(&log).unwrap().matches("said").count() > 4 {
+            break;
+        }
+    }
+    let said = text_of(&log);
+    let alive = victim.try_wait().unwrap().is_none();
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert!(alive && read.iter().all(String::is_empty), "{read:?} {said}");
+    node.end().await;
+}
+
+/// A container that shares a volume exchanges the folder in which another one's volume is being mounted for a link to a third
+/// volume: what was to be read-only must not end up writable, wherever it ends up.
+#[tokio::test]
+async fn a_read_only_volume_is_never_writable() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("swapped").await;
+    let folder = |name: &str| {
+        let path = node.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let (shared, decoy, kept) = (folder("shared"), folder("decoy"), folder("kept"));
+    fs::create_dir_all(shared.join("place/inner")).unwrap();
+    symlink("/decoy", shared.join("link")).unwrap();
+    let bind = |target: &str, source: &std::path::Path, readonly| Mount {
+        container_path: target.to_owned(),
+        host_path: source.to_string_lossy().into_owned(),
+        readonly,
+        ..Mount::default()
+    };
+    let done = std::sync::Arc::new(AtomicBool::new(false));
+    let (over, place) = (done.clone(), shared.clone());
+    let swapper = std::thread::spawn(move || {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        while !over.load(Ordering::Relaxed) {
+            renameat_with(CWD, place.join("place"), CWD, place.join("link"), RenameFlags::EXCHANGE).unwrap();
+        }
+    });
+    let mut written = Vec::new();
+    for number in 0..40 {
+        let script =
+            "for path in /shared/place /shared/link; do echo x > $path/inner/file; done 2>/dev/null; :";
+        let mut config = container(&format!("c{number}"), script);
+        config.mounts = vec![
+            bind("/shared", &shared, false),
+            bind("/decoy/inner", &decoy, false),
+            bind("/shared/place/inner", &kept, true),
+        ];
+        let text = attempt(&node, &sandbox, &pod, &config).await;
+        if kept.join("file").exists() {
+            written.push(text);
+            break;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(written.is_empty(), "the read-only volume was written to");
+    node.end().await;
+}
+
+/// A process outside of the container, to which it gave its output, goes on writing when the container has ended.
+#[tokio::test]
+async fn an_output_without_end_does_not_outlast_its_container() {
+    use std::io::Write;
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("endless").await;
+    let id = node.start(&sandbox, &pod, &container("main", "exec sleep 1000")).await;
+    let words = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let pid = node.processes().into_iter().find(|&pid| words(pid).contains("sleep")).unwrap();
+    let output = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1")).unwrap();
+    rustix::pipe::fcntl_setpipe_size(&output, 1 << 20).unwrap();
+    let writers = [(); 8].map(|()| {
+        let mut output = output.try_clone().unwrap();
+        std::thread::spawn(move || while output.write_all(&[b'\n'; 65536]).is_ok() {})
+    });
+    drop(output);
+    node.runtime.stop_container(&id, std::time::Duration::ZERO).await.unwrap();
+    node.ended(&id).await;
+    // Nothing reads it any more.
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    node.end().await;
+}
+
+/// A pod with the folder of logs puts a pipe or a link in the place of another pod's log, or of the folder that it is in.
+#[tokio::test]
+async fn logs_are_written_to_their_own_folder() {
+    let node = Node::new().await;
+    let (sandbox, pod) = node.run_pod("logs").await;
+    let outside = node.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let folder = PathBuf::from(&pod.log_directory);
+    fs::create_dir_all(folder.join("pipe")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe/0.log"), mode).unwrap();
+    symlink(&outside, folder.join("folder")).unwrap();
+    fs::create_dir(folder.join("file")).unwrap();
+    symlink(outside.join("0.log"), folder.join("file/0.log")).unwrap();
+    for name in ["pipe", "folder", "file"] {
+        let config = container(name, "echo written");
+        let started = attempt(&node, &sandbox, &pod, &config);
+        let started = tokio::time::timeout(PATIENCE, started).await.expect("the supervisor answers");
+        assert!(started.is_err(), "{name}: {started:?}");
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    let text = attempt(&node, &sandbox, &pod, &container("good", "echo written")).await;
+    assert_eq!(text.as_deref(), Ok("written\n"));
     node.end().await;
 }

@@ -51,7 +51,9 @@ async fn devices_are_those_that_are_allowed() {
 #[tokio::test]
 async fn paths_are_masked_and_protected() {
     let node = Node::new().await;
-    let script = "cat /proc/cpuinfo; ls /proc/irq; echo x > /proc/sys/kernel/domainname || echo refused";
+    // Only one stream: parts of lines of two may be mixed.
+    let script =
+        "exec 2>&1; cat /proc/cpuinfo; ls /proc/irq; echo x > /proc/sys/kernel/domainname || echo refused";
     let (_, text) = node
         .run("masked", script, |config| {
             let security = &mut config.linux.security_context;

@@ -36,6 +36,7 @@ struct Passed {
 
 const HEADER: usize = 16;
 const RIGHTS: (i32, i32) = (1, 1);
+const CREDENTIALS: (i32, i32) = (1, 2);
 
 /// Sends bytes and up to four descriptors; how many bytes went.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<usize> {
@@ -61,30 +62,70 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[OwnedFd]) -> 
     unsafe { call(number::SENDMSG, arguments) }.map(|sent| sent as usize)
 }
 
+/// The kernel says of every message to this socket which process sent it.
+pub(crate) fn name_senders(socket: &OwnedFd) -> io::Result<()> {
+    const SOL_SOCKET: i64 = 1;
+    const SO_PASSCRED: i64 = 16;
+    let (on, raw) = (1i32, i64::from(socket.as_raw_fd()));
+    // SAFETY: the value outlives the call and has this size.
+    unsafe { call(number::SETSOCKOPT, [raw, SOL_SOCKET, SO_PASSCRED, address(&on), 4, 0]) }.map(drop)
+}
+
 /// Receives bytes and up to four descriptors, without waiting.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],
     passed: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
+    receive_from(socket, bytes, passed).map(|(received, _)| received)
+}
+
+/// Receives as [`receive`] does; and which process sent it, if the socket was asked to say so. At the end there is no sender.
+pub(crate) fn receive_from(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    passed: &mut Vec<OwnedFd>,
+) -> io::Result<(usize, Option<i32>)> {
     const WITHOUT_WAITING: i64 = 0x40 | 0x4000_0000;
     let part = [bytes.as_mut_ptr() as i64, bytes.len() as i64];
-    let mut control = Passed { length: 0, level: 0, kind: 0, descriptors: [-1; 4] };
+    // Room for a sender and four descriptors, each with a header.
+    let mut control = [0u64; 8];
     let mut message = Message {
         name: 0,
         name_length: 0,
         parts: address(&part),
         part_count: 1,
         control: address_mut(&mut control),
-        control_length: size_of::<Passed>(),
+        control_length: size_of_val(&control),
         flags: 0,
     };
     let arguments = [i64::from(socket.as_raw_fd()), address_mut(&mut message), WITHOUT_WAITING, 0, 0, 0];
     // SAFETY: the message and everything it points to outlive the call, with room for what is received.
     let received = unsafe { call(number::RECVMSG, arguments) }?;
-    if message.control_length > HEADER && (control.level, control.kind) == RIGHTS {
-        let count = control.length.saturating_sub(HEADER) / 4;
-        passed.extend(control.descriptors.iter().take(count).map(|&descriptor| owned(i64::from(descriptor))));
+    let mut sender = None;
+    let told: Vec<u8> =
+        control.iter().flat_map(|word| word.to_ne_bytes()).take(message.control_length).collect();
+    let mut rest = told.as_slice();
+    while let Some((length, level_and_kind)) = header(rest) {
+        let numbers = rest[HEADER..length]
+            .chunks_exact(4)
+            .map(|four| i32::from_ne_bytes([four[0], four[1], four[2], four[3]]));
+        match level_and_kind {
+            RIGHTS => passed.extend(numbers.map(|descriptor| owned(i64::from(descriptor)))),
+            CREDENTIALS => sender = numbers.take(1).next(),
+            _ => {}
+        }
+        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
     }
-    Ok(received as usize)
+    Ok((received as usize, sender))
+}
+
+/// How long the first part of what came along is with its header, and what it is.
+fn header(told: &[u8]) -> Option<(usize, (i32, i32))> {
+    let (length, rest) = told.split_first_chunk()?;
+    let (level, rest) = rest.split_first_chunk()?;
+    let kind = rest.first_chunk()?;
+    let length = usize::from_ne_bytes(*length);
+    let told = (HEADER..=told.len()).contains(&length);
+    told.then_some((length, (i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind))))
 }

@@ -58,13 +58,27 @@ pub(crate) const MOUNT_ATTR_INERT: u64 = MOUNT_ATTR_RDONLY | 2 | 4 | 8;
 
 /// Restricts a mount and everything below it.
 pub(crate) fn restrict_mount(target: &OwnedFd, attributes: u64) -> io::Result<()> {
-    let attributes = [attributes, 0, 0, 0];
+    set_attributes(target, AT_RECURSIVE, [attributes, 0, 0, 0])
+}
+
+/// Restricts a mount, but not what is mounted below it.
+pub(crate) fn restrict_one_mount(target: &OwnedFd, attributes: u64) -> io::Result<()> {
+    set_attributes(target, 0, [attributes, 0, 0, 0])
+}
+
+/// Sets how a mount is connected to its copies: `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, with `MS_REC` for what is below it too.
+pub(crate) fn set_propagation(target: &OwnedFd, propagation: u64) -> io::Result<()> {
+    let flags = if propagation & MS_REC != 0 { AT_RECURSIVE } else { 0 };
+    set_attributes(target, flags, [0, 0, propagation & !MS_REC, 0])
+}
+
+/// `attributes`: those to set, those to clear, the propagation, a user namespace.
+fn set_attributes(target: &OwnedFd, flags: u64, attributes: [u64; 4]) -> io::Result<()> {
     let nothing = text("")?;
-    let flags = (AT_EMPTY_PATH | AT_RECURSIVE) as i64;
     let arguments = [
         i64::from(target.as_raw_fd()),
         nothing.as_ptr() as i64,
-        flags,
+        (AT_EMPTY_PATH | flags) as i64,
         address(&attributes),
         size_of_val(&attributes) as i64,
         0,

@@ -1,5 +1,8 @@
 //! A container: its first process and everything around it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use corten_sys::wire;
 
 use super::user::Identity;
@@ -134,12 +137,21 @@ fn environment(inputs: &Inputs<'_>) -> Vec<String> {
     all.push(format!("HOME={}", inputs.identity.home));
     all.extend(inputs.image.env.iter().cloned());
     all.extend(inputs.config.envs.iter().map(|(key, value)| format!("{key}={value}")));
-    let key = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
+    without_duplicates(all)
+}
+
+/// In time that grows with the number of entries: an image may have as many as fit into its configuration.
+fn without_duplicates(all: Vec<String>) -> Vec<String> {
+    let mut places: HashMap<String, usize> = HashMap::new();
     let mut environment: Vec<String> = Vec::new();
     for entry in all {
-        match environment.iter_mut().find(|known| key(known) == key(&entry)) {
-            Some(known) => *known = entry,
-            None => environment.push(entry),
+        let key = entry.split('=').next().unwrap_or_default().to_owned();
+        match places.entry(key) {
+            Entry::Occupied(place) => environment[*place.get()] = entry,
+            Entry::Vacant(place) => {
+                place.insert(environment.len());
+                environment.push(entry);
+            }
         }
     }
     environment
@@ -168,5 +180,14 @@ mod tests {
         check((&["x"], &[]), &["x"]);
         check((&["x"], &["y"]), &["x", "y"]);
         assert!(command(&ContainerConfig::default(), &Process::default()).is_err());
+    }
+
+    /// Compared with each other, so many would take hours.
+    #[test]
+    fn an_environment_of_any_size_is_put_together() {
+        let many = (0..1_000_000).map(|number| format!("K{}={number}", number % 500_000)).collect();
+        let environment = without_duplicates(many);
+        assert_eq!(environment.len(), 500_000);
+        assert_eq!(environment[7], "K7=500007");
     }
 }
