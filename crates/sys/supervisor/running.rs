@@ -1,7 +1,7 @@
 //! A container or process that was started: its streams, and what is told about it.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -239,13 +239,27 @@ impl Running {
         exit
     }
 
-    /// Processes that outlive the first one, because they share a process namespace.
+    /// Processes that outlive the first one, because they share a process namespace. They may be making new ones as fast as they
+    /// are killed.
     fn kill_leftovers(&self) {
+        const ROUNDS: usize = 100;
         for file in &self.cgroups {
-            let mut text = String::new();
-            let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
-            if read.is_ok() {
-                for pid in text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &i32| pid > 0) {
+            let all_at_once = file.replace("cgroup.procs", "cgroup.kill");
+            // Version 2 alone has it.
+            if all_at_once != *file
+                && File::options().write(true).open(all_at_once).and_then(|mut f| f.write_all(b"1")).is_ok()
+            {
+                continue;
+            }
+            for _ in 0..ROUNDS {
+                let mut text = String::new();
+                let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
+                let pids: Vec<i32> =
+                    text.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid > 0).collect();
+                if read.is_err() || pids.is_empty() {
+                    break;
+                }
+                for pid in pids {
                     // It may have ended just now.
                     let _ = kernel::kill(pid, kernel::SIGKILL);
                 }

@@ -141,6 +141,8 @@ fn keep(status: &OwnedFd) -> Never {
     kernel::die_with_parent().during(|| "binding to the supervisor".to_owned())?;
     report(status, READY, &[]);
     kernel::close_all_but(&[signals.as_raw_fd()]).during(|| "closing descriptors".to_owned())?;
+    // A container that may trace it could have it do anything that it may do itself.
+    kernel::confine_to_waiting().during(|| "giving up system calls".to_owned())?;
     loop {
         let mut awaited = [kernel::awaited(&signals, kernel::POLLIN)];
         kernel::wait_for(&mut awaited, None).during(|| "waiting for signals".to_owned())?;

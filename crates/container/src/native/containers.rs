@@ -160,6 +160,10 @@ impl Native {
         let (native, prepared) = (self.clone(), record.clone());
         let request = blocking(move || native.prepare(&prepared)).await?;
         let answer = link.ask(&request, &[]).await;
+        if let Err(Error::DeadlineExceeded(_)) = &answer {
+            // What is left of the attempt goes; the supervisor may not be able to answer this either.
+            let _ = link.begin(&Request::Signal((record.id.clone(), SIGKILL)), &[]).await;
+        }
         let answer = answer.map_err(|error| match &request {
             Request::Launch(launch) => self.launch_failure(launch, error),
             _ => error,

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corten_sys::wire::{self, Answer, Request, Standing};
 use parking_lot::Mutex;
@@ -21,6 +22,10 @@ use tokio::net::UnixStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use crate::{Error, Result};
+
+/// How long a supervisor may take to answer, as upstream's kubelet waits for a runtime. A container that may trace others can keep
+/// the start of another one of its pod from being answered; nothing but that start may wait for it.
+const ANSWER: Duration = Duration::from_secs(120);
 
 /// What a supervisor says without being asked.
 #[derive(Debug)]
@@ -88,7 +93,7 @@ impl Link {
 
     /// Asks, and waits for the answer.
     pub(super) async fn ask(&self, request: &Request, passed: &[OwnedFd]) -> Result<Reply> {
-        self.begin(request, passed).await?.next().await
+        self.begin(request, passed).await?.first().await
     }
 
     /// Asks; answers are waited for by whoever gets the replies.
@@ -132,6 +137,12 @@ impl Link {
 }
 
 impl Replies {
+    /// The first answer, which does not take long.
+    pub(super) async fn first(&mut self) -> Result<Reply> {
+        let late = || Error::DeadlineExceeded("the pod's supervisor does not answer".to_owned());
+        tokio::time::timeout(ANSWER, self.next()).await.unwrap_or_else(|_| Err(late()))
+    }
+
     /// The next answer; a refusal is an error.
     pub(super) async fn next(&mut self) -> Result<Reply> {
         let reply = self.replies.recv().await.ok_or_else(gone)?;

@@ -65,13 +65,13 @@ impl Native {
         let (stdout, stdout_end) = output(request.stdout)?;
         let (stderr, stderr_end) = output(request.stderr)?;
         let mut replies = link.begin(&ask, &[stdin_end, stdout_end, stderr_end]).await?;
-        replies.next().await.map_err(|error| exec_failed(&error))?;
+        replies.first().await.map_err(|error| exec_failed(&error))?;
         Ok(Session { stdin, stdout, stderr, terminal: None, exit: Box::pin(Exec::new(link, replies).exit()) })
     }
 
     async fn exec_with_terminal(&self, link: &Link, ask: &Request, request: &ExecRequest) -> Result<Session> {
         let mut replies = link.begin(ask, &[]).await?;
-        let master = replies.next().await.map_err(|error| exec_failed(&error))?.passed.pop();
+        let master = replies.first().await.map_err(|error| exec_failed(&error))?.passed.pop();
         let master = master.ok_or_else(|| Error::Internal("no terminal came along".to_owned()))?;
         let master = Master::new(master).map_err(failed)?;
         Ok(Session {

@@ -198,7 +198,7 @@ async fn the_first_process_of_a_pod_holds_nothing() {
     let (sandbox, pod) = sharing_pod(&node, "keeper").await;
     let script = format!(
         "exec 2>&1; cat /proc/1/root{0} /proc/1/cwd{0}; echo root; ls -A /proc/1/root; echo end; \
-         for fd in /proc/1/fd/*; do readlink $fd; cat $fd{0}; done 2>&1; grep -E 'Uid|CapEff|CapBnd|NoNewPrivs' /proc/1/status",
+         for fd in /proc/1/fd/*; do readlink $fd; cat $fd{0}; done 2>&1; grep -E 'Uid|CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/1/status",
         secret.display()
     );
     let mut config = sharing("tracer", &script);
@@ -212,9 +212,13 @@ async fn the_first_process_of_a_pod_holds_nothing() {
             "it has a file open: {text}"
         );
     }
-    for expected in
-        ["Uid:\t65535", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"]
-    {
+    for expected in [
+        "Uid:\t65535",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     node.end().await;

@@ -57,3 +57,43 @@ pub(crate) fn confine(program: &[u64], flags: u32) -> io::Result<()> {
     // SAFETY: the filter and its instructions outlive the call.
     unsafe { call(number::SECCOMP, [SET_FILTER, i64::from(flags), address(&filter), 0, 0, 0]) }.map(drop)
 }
+
+/// Confines this process to what it takes to wait for children and reap them.
+pub(crate) fn confine_to_waiting() -> io::Result<()> {
+    const LOAD: u64 = 0x20;
+    const EQUAL: u64 = 0x15;
+    const RETURN: u64 = 0x06;
+    const ALLOW: u64 = 0x7fff_0000;
+    const NOT_PERMITTED: u64 = 0x0005_0001;
+    #[cfg(target_arch = "x86_64")]
+    const ARCHITECTURE: u64 = 0xc000_003e;
+    #[cfg(target_arch = "aarch64")]
+    const ARCHITECTURE: u64 = 0xc000_00b7;
+    let allowed = [
+        number::PPOLL,
+        number::READ,
+        number::FCNTL,
+        number::CLOSE,
+        number::WAIT,
+        number::BRK,
+        number::MMAP,
+        number::MUNMAP,
+        number::RT_SIGRETURN,
+        number::RESTART_SYSCALL,
+        number::EXIT_GROUP,
+    ];
+    // An instruction: its code, how far to jump if it holds and if not, and its operand.
+    let instruction = |code: u64, holds: u64, otherwise: u64, operand: u64| {
+        code | holds << 16 | otherwise << 24 | operand << 32
+    };
+    let count = allowed.len() as u64;
+    let mut program = vec![
+        instruction(LOAD, 0, 0, 4),
+        instruction(EQUAL, 0, count + 1, ARCHITECTURE),
+        instruction(LOAD, 0, 0, 0),
+    ];
+    program.extend((0..count).zip(allowed).map(|(at, call)| instruction(EQUAL, count - at, 0, call as u64)));
+    program.push(instruction(RETURN, 0, 0, NOT_PERMITTED));
+    program.push(instruction(RETURN, 0, 0, ALLOW));
+    confine(&program, 0)
+}
