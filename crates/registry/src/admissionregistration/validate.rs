@@ -1,5 +1,7 @@
 //! What webhooks and policies have in common: rules for requests, match conditions, parameters.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Value, names};
 
@@ -100,21 +102,25 @@ fn validate_resources(resources: &[Value], at: &Field<'_>, errors: &mut ErrorLis
         errors.required(at, "");
     }
     let all = || resources.iter().map(|resource| resource.as_str().unwrap_or_default());
+    let mut earlier: HashSet<(&str, &str)> = HashSet::new();
     for (i, resource) in all().enumerate() {
         if resource.is_empty() {
             errors.required(at.index(i), "");
         }
         let Some((main, sub)) = resource.split_once('/') else { continue };
-        let earlier = || all().take(i).filter_map(|earlier| earlier.split_once('/'));
         let mut refuse = |including: String| {
             let why = format!("if '{including}' is present, must not specify {resource}");
             errors.invalid(at.index(i), &Value::from(resource), why);
         };
-        if earlier().any(|parts| parts == (main, "*")) {
+        if earlier.contains(&(main, "*")) {
             refuse(format!("{main}/*"));
         }
-        if earlier().any(|parts| parts == ("*", sub)) {
+        if earlier.contains(&("*", sub)) {
             refuse(format!("*/{sub}"));
+        }
+        // Only these are looked for.
+        if main == "*" || sub == "*" {
+            earlier.insert((main, sub));
         }
     }
     if resources.len() > 1 && all().any(|resource| resource == "*/*") {

@@ -2,11 +2,13 @@
 
 mod validate;
 
+use std::collections::HashMap;
+
 use corten_api::{Str, Value, time};
 use jiff::SignedDuration;
 
 use crate::duration::human_duration;
-use crate::prepare::{copy, same};
+use crate::prepare::copy;
 use crate::rules::{NameRule, Path, Request, RowContext, Rules, Selectable};
 use crate::table::{AGE, NAME, NONE, age, cells, condition, field, name, str_at, str_or, text, time_at};
 
@@ -124,15 +126,19 @@ fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
 /// Conditions without times get them: since when, if they held before.
 fn date_conditions(object: &mut Value, old: &Value, request: &Request<'_>) {
     let now = time::format(request.now);
+    let mut since: HashMap<[Option<Str>; 2], Str> = HashMap::new();
+    let held = |condition: &Value| ["type", "status"].map(|key| condition.str_at(&[key]).map(Str::new));
+    for condition in old.items_at(CONDITIONS) {
+        if let Some(time) = condition.str_at(&["lastTransitionTime"]) {
+            since.entry(held(condition)).or_insert_with(|| Str::new(time));
+        }
+    }
     for condition in conditions_mut(object) {
         if time_at(condition, &["lastUpdateTime"]).is_none() {
             condition.set(&["lastUpdateTime"], now.clone());
         }
         if time_at(condition, &["lastTransitionTime"]).is_none() {
-            let held = |c: &&Value| same(c, condition, &["type"]) && same(c, condition, &["status"]);
-            let since =
-                old.items_at(CONDITIONS).iter().filter(held).find_map(|c| c.str_at(&["lastTransitionTime"]));
-            let since = since.map_or_else(|| now.clone(), Str::from);
+            let since = since.get(&held(condition)).unwrap_or(&now).clone();
             condition.set(&["lastTransitionTime"], since);
         }
     }

@@ -2,11 +2,13 @@
 
 mod validate;
 
-use corten_api::{Map, Value};
+use std::collections::HashSet;
+
+use corten_api::{Map, Str, Value};
 
 use crate::defaults::{child, fill_zero, items, made, text_of};
 use crate::prepare::{
-    drop_status, keep_status, resets_spec_and_metadata_or_status, same, status_keeps_spec_and_metadata,
+    drop_status, keep_status, resets_spec_and_metadata_or_status, status_keeps_spec_and_metadata,
 };
 use crate::rules::{Request, RowContext, Rules};
 use crate::table::{AGE, NAME, age, cells, count, name, present, text};
@@ -77,14 +79,16 @@ fn prepare_subresource(sub: &str, object: &mut Value, old: &Value, request: &Req
 /// What drivers said of a device goes when the device is no longer allocated.
 fn forget_lost_devices(object: &mut Value, old: &Value) {
     const RESULTS: &[&str] = &["status", "allocation", "devices", "results"];
-    let same_device =
-        |a: &Value, b: &Value| ["driver", "pool", "device", "shareID"].iter().all(|key| same(a, b, &[key]));
-    let kept = object.items_at(RESULTS);
-    let lost = old.items_at(RESULTS).iter().filter(|was| !kept.iter().any(|is| same_device(was, is)));
-    let lost: Vec<&Value> = lost.collect();
+    type Device = [Option<Str>; 4];
+    let device = |result: &Value| -> Device {
+        ["driver", "pool", "device", "shareID"].map(|key| result.str_at(&[key]).map(Str::new))
+    };
+    let kept: HashSet<Device> = object.items_at(RESULTS).iter().map(device).collect();
+    let lost: HashSet<Device> =
+        old.items_at(RESULTS).iter().map(device).filter(|was| !kept.contains(was)).collect();
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
     let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
-    devices.retain(|device| !lost.iter().any(|gone| same_device(device, gone)));
+    devices.retain(|status| !lost.contains(&device(status)));
     if devices.is_empty() {
         status.remove("devices");
     }

@@ -1,5 +1,7 @@
 //! CSI nodes: which drivers a node has.
 
+use std::collections::HashMap;
+
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Value, names};
 
@@ -86,12 +88,17 @@ fn validate_update(node: &Value, old: &Value, errors: &mut ErrorList) {
         driver.remove(&["allocatable"]);
         internal_form::compact("CSINodeDriver", &driver)
     };
+    let mut by_name: HashMap<&str, Vec<String>> = HashMap::new();
+    for driver in node.items_at(DRIVERS) {
+        by_name.entry(text(driver, "name")).or_default().push(shown(driver));
+    }
+    // A name that stands there twice is refused already: of equal drivers one is enough.
+    by_name.values_mut().for_each(Vec::dedup);
     for before in old.items_at(DRIVERS) {
-        let same_name = |driver: &&Value| text(driver, "name") == text(before, "name");
-        for driver in node.items_at(DRIVERS).iter().filter(same_name) {
-            if shown(driver) != shown(before) {
-                errors.invalid_shown(SPEC.child("drivers"), shown(driver), IMMUTABLE);
-            }
+        let Some(drivers) = by_name.get(text(before, "name")).filter(|_| !errors.is_full()) else { continue };
+        let before = shown(before);
+        for driver in drivers.iter().filter(|driver| **driver != before) {
+            errors.invalid_shown(SPEC.child("drivers"), driver, IMMUTABLE);
         }
     }
 }

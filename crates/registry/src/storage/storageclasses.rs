@@ -1,7 +1,7 @@
 //! Storage classes. In a list, the one that counts as the default is marked.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use corten_api::status::ErrorList;
 use corten_api::{ByContent, Field, Str, Value, names};
@@ -83,7 +83,7 @@ const TOPOLOGIES: Field<'static> = Field::new("allowedTopologies");
 const EXPRESSIONS: &str = "matchLabelExpressions";
 
 fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
-    let mut earlier: Vec<Topology<'_>> = Vec::new();
+    let mut earlier: HashMap<Topology<'_>, usize> = HashMap::new();
     for (i, term) in terms.iter().enumerate() {
         let term_at = TOPOLOGIES.index(i);
         let (at, expressions) = (term_at.child(EXPRESSIONS), list(term, EXPRESSIONS));
@@ -99,10 +99,14 @@ fn validate_topologies(terms: &[Value], errors: &mut ErrorList) {
         // A term that says nothing is taken for those that have not been looked at yet, which are as many
         // as there are terms.
         let unseen = if topology.is_empty() { terms.len() } else { 0 };
-        for _ in 0..unseen + earlier.iter().filter(|earlier| **earlier == topology).count() {
+        let seen = earlier.entry(topology).or_default();
+        for _ in 0..unseen + *seen {
+            if errors.is_full() {
+                break;
+            }
             errors.duplicate(at, &Value::from(""));
         }
-        earlier.push(topology);
+        *seen += 1;
     }
 }
 

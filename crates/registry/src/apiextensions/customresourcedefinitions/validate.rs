@@ -1,17 +1,20 @@
 //! What a custom resource definition may say: names, versions, schemas, conversion.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, json, names};
 
 use super::openapi::{Place, divisible_item, validate_list_keys, validate_schema};
 use super::schema::{any, flag, is_said, of};
 use super::versions::{
-    agree, has_status, may_keep_fields, refuse_without_schema, shared, validate_columns,
+    agreed, has_status, may_keep_fields, refuse_without_schema, shared, validate_columns,
     validate_selectable_fields, validate_subresources,
 };
 use super::{conversion, default_values, structural};
 use crate::prepare::same;
 use crate::table::condition_true;
+use crate::validation::repeats::Repeats;
 use crate::validation::text::{list, member, text};
 use crate::validation::url;
 
@@ -154,11 +157,12 @@ fn validate_spec(spec: &Value, leeway: &Leeway<'_>, errors: &mut ErrorList) {
         let why = "must be false in order to use defaults in the schema";
         errors.invalid(SPEC.child("preserveUnknownFields"), &Value::from(true), why);
     }
+    let agreed = agreed(versions);
     for (i, version) in versions.iter().enumerate() {
         let name = text(version, "name");
         let at = VERSIONS.index(i);
         complain_once(name, "", &names::dns1035_label(name), &at.child("name"), errors);
-        validate_version(version, versions, leeway, &at, errors);
+        validate_version(version, &agreed, leeway, &at, errors);
     }
     validate_version_set(spec, errors);
     validate_names(spec.get("names").unwrap_or(&Value::Null), true, &SPEC.child("names"), errors);
@@ -181,13 +185,13 @@ fn validate_group(group: &str, at: &Field<'_>, errors: &mut ErrorList) {
 /// What a version says on its own.
 fn validate_version(
     version: &Value,
-    versions: &[Value],
+    agreed: &[&str],
     leeway: &Leeway<'_>,
     at: &Field<'_>,
     errors: &mut ErrorList,
 ) {
     validate_deprecation(version, &at.child("deprecationWarning"), errors);
-    let own = |key: &str| member(version, key).filter(|_| !agree(versions, key));
+    let own = |key: &str| member(version, key).filter(|_| !agreed.contains(&key));
     validate_validation(own("schema"), has_status(version), leeway, &at.child("schema"), errors);
     if let Some(subresources) = own("subresources") {
         validate_subresources(subresources, &at.child("subresources"), errors);
@@ -316,15 +320,16 @@ fn validate_root_with_status(schema: &Value, at: &Field<'_>, errors: &mut ErrorL
 /// One version is stored, and all have names of their own.
 fn validate_version_set(spec: &Value, errors: &mut ErrorList) {
     let versions = list(spec, "versions");
-    let name = |i: usize| versions.get(i).map(|version| text(version, "name"));
-    if (0..versions.len()).any(|i| (0..i).any(|j| name(i) == name(j))) {
+    let repeats = Repeats::of(versions, |version| text(version, "name"));
+    if (0..versions.len()).any(|i| repeats.at(i)) {
         errors.invalid_shown(VERSIONS, shown(spec), "must contain unique version names");
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         let why = "must have exactly one version marked as storage version";
         errors.invalid_shown(VERSIONS, shown(spec), why);
     }
-    if let Some(first) = name(0).filter(|first| !first.is_empty()) {
+    let first = versions.first().map(|version| text(version, "name"));
+    if let Some(first) = first.filter(|first| !first.is_empty()) {
         complain_once(first, "", &names::dns1035_label(first), &SPEC.child("version"), errors);
     }
 }
@@ -332,9 +337,10 @@ fn validate_version_set(spec: &Value, errors: &mut ErrorList) {
 /// Versions as upstream shows them: without what they agree on.
 fn shown(spec: &Value) -> String {
     let Some(versions) = spec.get("versions").and_then(Value::as_array) else { return "null".to_owned() };
+    let agreed = agreed(versions);
     let one = |version: &Value| {
         let own = |key: &str| {
-            let part = member(version, key).filter(|_| !agree(versions, key));
+            let part = member(version, key).filter(|_| !agreed.contains(&key));
             part.map_or_else(|| "null".to_owned(), json::write_to_string)
         };
         format!(
@@ -399,16 +405,18 @@ fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
         return;
     }
     let versions = list(spec(object), "versions");
+    let known: HashSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
+    let stored_names: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
     for version in versions.iter().filter(|version| flag(version, "storage")) {
         let name = text(version, "name");
-        if !stored.iter().any(|stored| stored.as_str() == Some(name)) {
+        if !stored_names.contains(name) {
             let why = format!("must have the storage version {name}");
             errors.invalid(STORED_VERSIONS, &Value::from(stored.to_vec()), why);
         }
     }
     for (i, stored) in stored.iter().enumerate() {
         let name = stored.as_str().unwrap_or_default();
-        if !versions.iter().any(|version| text(version, "name") == name) {
+        if !known.contains(name) {
             let why = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );

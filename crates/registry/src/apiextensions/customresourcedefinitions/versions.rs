@@ -13,8 +13,14 @@ use crate::validation::text::{list, member, text};
 const SELECTABLE_FIELDS_MAX: usize = 8;
 
 /// Whether versions agree on a member. None agree on nothing.
-pub(super) fn agree(versions: &[Value], key: &str) -> bool {
+fn agree(versions: &[Value], key: &str) -> bool {
     versions.first().is_some_and(|first| versions.iter().all(|version| same(version, first, &[key])))
+}
+
+/// What all versions say alike, of what each may say on its own.
+pub(super) fn agreed(versions: &[Value]) -> Vec<&'static str> {
+    let keys = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+    keys.into_iter().filter(|key| agree(versions, key)).collect()
 }
 
 /// What versions that agree say.
@@ -132,6 +138,9 @@ pub(super) fn validate_selectable_fields(
 
 /// Whether an old version has more selectable fields than allowed, and the new one the same.
 pub(super) fn may_keep_fields(version: &Value, old: &[Value]) -> bool {
+    if list(version, "selectableFields").len() <= SELECTABLE_FIELDS_MAX {
+        return false;
+    }
     old.iter().any(|before| {
         text(before, "name") == text(version, "name")
             && list(before, "selectableFields").len() > SELECTABLE_FIELDS_MAX

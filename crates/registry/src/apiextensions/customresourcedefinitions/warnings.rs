@@ -1,5 +1,7 @@
 //! What is accepted in a schema but does not do what it seems to.
 
+use std::collections::HashSet;
+
 use corten_api::Value;
 
 use super::schema::{any, of, part};
@@ -9,7 +11,7 @@ use crate::validation::text::{list, member, text};
 pub(super) fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = of_definition(object);
     if let Some(old) = old {
-        let before = of_definition(old);
+        let before: HashSet<String> = of_definition(old).into_iter().collect();
         warnings.retain(|warning| !before.contains(warning));
     }
     warnings

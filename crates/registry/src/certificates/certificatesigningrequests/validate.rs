@@ -1,6 +1,8 @@
 //! What may be asked of a signer, and what may be said of a request: approved or denied, never both, and
 //! for good.
 
+use std::collections::HashSet;
+
 use corten_api::status::{ErrorList, quoted};
 use corten_api::{ByContent, Field, Value};
 use x509_parser::certification_request::X509CertificationRequest;
@@ -183,9 +185,11 @@ fn validate_conditions(conditions: &[Value], old: &[Value], errors: &mut ErrorLi
     let undecided = has(old, "Approved") && has(old, "Denied");
     let kinds = |list: &[Value]| -> Vec<Value> { list.iter().map(|c| part(c, "type").clone()).collect() };
     let repeated = duplicates(&kinds(old)).next().is_some();
+    let untyped = has(old, "");
+    let mut earlier: HashSet<&str> = HashSet::new();
     for (i, condition) in conditions.iter().enumerate() {
-        let (kind, earlier) = (text(condition, "type"), conditions.get(..i).unwrap_or_default());
-        if kind.is_empty() && !has(old, "") {
+        let kind = text(condition, "type");
+        if kind.is_empty() && !untyped {
             errors.required(at.index(i).child("type"), "");
         }
         let known: &[&str] = if VERDICTS.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
@@ -199,11 +203,11 @@ fn validate_conditions(conditions: &[Value], old: &[Value], errors: &mut ErrorLi
             "Denied" => "Approved",
             _ => "",
         };
-        if !other.is_empty() && !undecided && has(earlier, other) {
+        if !other.is_empty() && !undecided && earlier.contains(other) {
             let why = "Approved and Denied conditions are mutually exclusive";
             errors.invalid(at, &Value::from(kind), why);
         }
-        if !repeated && has(earlier, kind) {
+        if !earlier.insert(kind) && !repeated {
             errors.duplicate(at.index(i).child("type"), &Value::from(kind));
         }
     }

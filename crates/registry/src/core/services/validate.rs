@@ -2,10 +2,12 @@
 //!
 //! Addresses and node ports have been given out when this is asked: what is missing here will not come.
 
+use std::collections::HashSet;
+
 use std::net::IpAddr;
 
 use corten_api::status::ErrorList;
-use corten_api::{Field, Value, names};
+use corten_api::{ByContent, Field, Value, names, set_of};
 
 use super::cluster_ips::{self, is_headless};
 use super::{is_balanced, ports, reached_from_outside, service_type, uses_health_check_port};
@@ -133,11 +135,11 @@ fn validate_session_affinity(spec: &Value, errors: &mut ErrorList) {
 
 /// An address that was taken once is taken again.
 fn validate_external_ips(spec: &Value, old: Option<&Value>, errors: &mut ErrorList) {
-    let known = old.map_or(&[][..], |old| old.items_at(&["spec", "externalIPs"]));
+    let known = set_of(old.map_or(&[][..], |old| old.items_at(&["spec", "externalIPs"])));
     let at = SPEC.child("externalIPs");
     for (i, ip) in list(spec, "externalIPs").iter().enumerate() {
         let (at, before, text) = (at.index(i), errors.0.len(), ip.as_str().unwrap_or_default());
-        if !known.contains(ip) {
+        if !known.contains(&ByContent(ip)) {
             legacy_ip(text, &[], &at, errors);
         }
         if errors.0.len() == before {
@@ -159,8 +161,9 @@ fn validate_source_ranges(service: &Value, old: Option<&Value>, errors: &mut Err
             errors.forbidden(at, BALANCED_ONLY);
         }
         let known = old.map_or(&[][..], |old| old.items_at(RANGES));
+        let known: HashSet<String> = known.iter().map(trimmed).collect();
         for (i, range) in ranges.iter().map(trimmed).enumerate() {
-            if !known.iter().any(|known| trimmed(known) == range) {
+            if !known.contains(&range) {
                 legacy_cidr(&range, &[], &at.index(i), errors);
             }
         }

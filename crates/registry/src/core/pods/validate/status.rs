@@ -1,7 +1,7 @@
 //! What is reported of a pod: nothing that cannot be, and nothing that is over begins again. What containers
 //! were given is in a file of its own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -186,14 +186,18 @@ fn validate_extended_claim(status: &Value, spec: &Value, at: &Field<'_>, errors:
     if mappings.is_empty() {
         errors.required(mappings_at, "at least one request mapping is required");
     }
+    let mut containers: HashMap<&str, &Value> = HashMap::new();
+    for container in list(spec, "containers").iter().chain(list(spec, "initContainers")) {
+        containers.entry(text(container, "name")).or_insert(container);
+    }
+    let keys = ["containerName", "resourceName", "requestName"];
+    let repeats = Repeats::of(mappings, |mapping| keys.map(|key| text(mapping, key)));
     for (i, mapping) in mappings.iter().enumerate() {
         let mapping_at = mappings_at.index(i);
-        let keys = ["containerName", "resourceName", "requestName"];
-        validate_mapped_container(mapping, spec, &mapping_at, errors);
+        validate_mapped_container(mapping, &containers, &mapping_at, errors);
         let request = text(mapping, "requestName");
         complain(&at.child("requestName"), request, names::dns1123_label(request), errors);
-        let mut earlier = mappings.iter().take(i);
-        if earlier.any(|earlier| keys.into_iter().all(|key| text(earlier, key) == text(mapping, key))) {
+        if repeats.at(i) {
             for key in keys {
                 errors.duplicate(mapping_at.child(key), &Value::from(text(mapping, key)));
             }
@@ -205,10 +209,14 @@ fn validate_extended_claim(status: &Value, spec: &Value, at: &Field<'_>, errors:
     }
 }
 
-fn validate_mapped_container(mapping: &Value, spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
+fn validate_mapped_container(
+    mapping: &Value,
+    containers: &HashMap<&str, &Value>,
+    at: &Field<'_>,
+    errors: &mut ErrorList,
+) {
     let (name, resource) = (text(mapping, "containerName"), text(mapping, "resourceName"));
-    let mut containers = list(spec, "containers").iter().chain(list(spec, "initContainers"));
-    match containers.find(|container| text(container, "name") == name) {
+    match containers.get(name) {
         None => {
             let why = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
             errors.invalid(at.child("containerName"), &Value::from(name), why);
@@ -227,9 +235,9 @@ fn address(ip: &Value) -> &str {
 
 /// At most one address of each family.
 fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
-    for (i, ip) in ips.iter().map(address).enumerate() {
-        let known: Vec<&str> = old.iter().map(address).filter(|known| *known == ip).collect();
-        legacy_ip(ip, &known, &at.index(i), errors);
+    let known: HashSet<&str> = old.iter().map(address).collect();
+    for (i, ip) in ips.iter().map(address).enumerate().filter(|(_, ip)| !known.contains(ip)) {
+        legacy_ip(ip, &[], &at.index(i), errors);
     }
     if ips.len() < 2 {
         return;
