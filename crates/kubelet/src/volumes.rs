@@ -203,7 +203,11 @@ impl Volumes {
         }
         if source.str_at(&["medium"]) == Some("Memory") {
             let size = memory_size(pod, source, machine.config.memory);
-            fresh |= mount_points::memory(&path, size).map_err(|e| e.to_string())?;
+            if mount_points::memory(&path, size).map_err(|e| e.to_string())? {
+                // As a fresh tmpfs is, and as upstream leaves it.
+                files::directory(&path, 0o1777).map_err(|e| e.to_string())?;
+                fresh = true;
+            }
         }
         if fresh {
             give(pod, &path, false)?;
