@@ -1,7 +1,7 @@
 //! What is reported of a pod: nothing that cannot be, and nothing that is over begins again. What containers
 //! were given is in a file of its own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
@@ -107,14 +107,18 @@ fn validate_transitions(
     if !ephemeral && all_could_restart(spec) {
         return;
     }
+    let begun = new.iter().filter(|status| terminated(status).is_none());
+    let begun: HashSet<&str> = begun.map(|status| text(status, "name")).collect();
+    // The first of several with one name counts.
+    let by_name: HashMap<&str, &Value> =
+        list(spec, containers).iter().rev().map(|container| (text(container, "name"), container)).collect();
     for (i, old) in old.iter().enumerate() {
         let Some(end) = terminated(old) else { continue };
         let name = text(old, "name");
-        let begins = |status: &&Value| text(status, "name") == name && terminated(status).is_none();
-        if !new.iter().any(|status| begins(&status)) {
+        if !begun.contains(name) {
             continue;
         }
-        let container = list(spec, containers).iter().find(|container| text(container, "name") == name);
+        let container = by_name.get(name);
         let restarts =
             container.is_some_and(|container| should_restart(spec, container, int(end, "exitCode")));
         if ephemeral || !restarts {
@@ -227,9 +231,9 @@ fn address(ip: &Value) -> &str {
 
 /// At most one address of each family.
 fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
-    for (i, ip) in ips.iter().map(address).enumerate() {
-        let known: Vec<&str> = old.iter().map(address).filter(|known| *known == ip).collect();
-        legacy_ip(ip, &known, &at.index(i), errors);
+    let known: HashSet<&str> = old.iter().map(address).collect();
+    for (i, ip) in ips.iter().map(address).enumerate().filter(|(_, ip)| !known.contains(ip)) {
+        legacy_ip(ip, &at.index(i), errors);
     }
     if ips.len() < 2 {
         return;

@@ -86,10 +86,9 @@ fn validate_deadline(
 
 fn validate_tolerations_update(spec: &Value, old_spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (new, old) = (list(spec, "tolerations"), list(old_spec, "tolerations"));
-    let alike = |a: &Value, b: &Value| {
-        ["key", "operator", "value", "effect"].into_iter().all(|key| text(a, key) == text(b, key))
-    };
-    if old.iter().any(|old| !new.iter().any(|new| alike(old, new))) {
+    let identity = |toleration| ["key", "operator", "value", "effect"].map(|key| text(toleration, key));
+    let kept: HashSet<[&str; 4]> = new.iter().map(identity).collect();
+    if !old.iter().all(|old| kept.contains(&identity(old))) {
         errors.forbidden(at, "existing toleration can not be modified except its tolerationSeconds");
         return;
     }
