@@ -29,6 +29,18 @@ enum FieldOf {
     Selectable(usize),
 }
 
+/// How many requirements a selector may have: each is held against every object of a list and every event of a watch.
+const MOST_REQUIREMENTS: usize = 1000;
+
+fn bounded(requirements: usize) -> Result<(), Status> {
+    match requirements > MOST_REQUIREMENTS {
+        true => {
+            Err(Status::bad_request(format!("a selector may have at most {MOST_REQUIREMENTS} requirements")))
+        }
+        false => Ok(()),
+    }
+}
+
 impl Filter {
     /// Reads the selectors of a request on a resource.
     pub(crate) fn new(
@@ -40,10 +52,12 @@ impl Filter {
         let mut filter = Filter { namespace: namespace.clone(), ..Filter::default() };
         if !labels.is_empty() {
             let selector = LabelSelector::parse(labels).map_err(|e| Status::bad_request(e.to_string()))?;
+            bounded(selector.requirements().len())?;
             filter.labels = Some(selector).filter(|s| !s.is_everything());
         }
         if !fields.is_empty() {
             let selector = FieldSelector::parse(fields).map_err(|e| Status::bad_request(e.to_string()))?;
+            bounded(selector.requirements().len())?;
             for requirement in selector.requirements() {
                 filter.fields.push(FieldCondition {
                     field: field_of(served, &requirement.field)?,
@@ -119,5 +133,18 @@ fn unsupported(served: &Served, field: &str) -> String {
             format!("field label not supported for {}, Kind=ResourceSlice: {field}", served.api_version)
         }
         _ => format!("field label not supported: {field}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_have_a_longest_length() {
+        let requirements =
+            |n: usize| LabelSelector::parse(&vec!["!a"; n].join(",")).unwrap().requirements().len();
+        assert!(bounded(requirements(MOST_REQUIREMENTS)).is_ok());
+        assert!(bounded(requirements(MOST_REQUIREMENTS + 1)).is_err_and(|refused| refused.code == 400));
     }
 }

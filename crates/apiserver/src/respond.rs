@@ -317,6 +317,16 @@ impl ListMeta {
     }
 }
 
+/// Whether objects are sent in the very text they are kept in.
+pub(crate) fn is_sent_as_kept(
+    served: &Served,
+    wanted: Wanted,
+    seen_through: Option<node_view::View>,
+) -> bool {
+    let is_whole = served.is_stored_form && wanted.view == View::Object && seen_through.is_none();
+    is_whole && wanted.format == Format::Json && !wanted.pretty
+}
+
 /// A list of kept objects.
 pub(crate) fn list(
     served: &Served,
@@ -328,7 +338,7 @@ pub(crate) fn list(
 ) -> Result<Answer, Status> {
     let kind = format!("{}List", served.kind());
     let is_whole = served.is_stored_form && wanted.view == View::Object && seen_through.is_none();
-    if is_whole && wanted.format == Format::Json && !wanted.pretty {
+    if is_sent_as_kept(served, wanted, seen_through) {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(b"{\"kind\":");
         json::write_string(&mut head, &kind);
@@ -349,21 +359,23 @@ pub(crate) fn list(
             None => tree,
         })
     };
+    // The trees of a whole list would be ten times its text: where little is shown of each, one is held at a time.
+    if let View::Metadata { version, list: true, .. } = wanted.view {
+        let items = objects.iter().map(|object| Ok(partial(&shown_tree(object)?, version)));
+        let items = items.collect::<Result<Vec<_>, Status>>()?;
+        let api_version = format!("meta.k8s.io/{version}");
+        let shown = list_tree(&api_version, "PartialObjectMetadataList", list_meta, items);
+        return Ok(tree(200, &shown, wanted));
+    }
     let trees = objects.iter().map(shown_tree).collect::<Result<Vec<_>, Status>>()?;
     let shown = match wanted.view {
         View::Table(version) => table(served, trees, list_meta.to_map(), query, version),
-        View::Metadata { list: false, .. } => {
+        View::Metadata { .. } => {
             return Err(Status::unfit_view(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({})",
                 internal_type(served, "List")
             )));
         }
-        View::Metadata { version, .. } => list_tree(
-            &format!("meta.k8s.io/{version}"),
-            "PartialObjectMetadataList",
-            list_meta,
-            trees.iter().map(|tree| partial(tree, version)).collect(),
-        ),
         View::Object | View::Discovery(_) => {
             list_tree(&served.api_version, &kind, list_meta, trees.into_iter().map(bare).collect())
         }

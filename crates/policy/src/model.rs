@@ -5,7 +5,7 @@
 //! select it for that direction; pods of the same policies share a chain, which asks each policy's chain in turn and
 //! drops what none allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -78,8 +78,15 @@ pub enum Then {
     /// This direction is allowed.
     Allow,
     Ask(String),
+    /// Whoever asked this chain goes on.
+    Leave,
     Drop,
 }
+
+/// How many networks may be excepted in one rule of the kernel, which takes 128 expressions.
+const MOST_EXCEPTIONS: usize = 16;
+/// How many pairs of ports and sides have clauses of their own.
+const MOST_PAIRS: usize = 64;
 
 /// What the policies mean for a node.
 pub fn model(inputs: &Inputs, node: &str, ipv4: bool) -> Model {
@@ -153,10 +160,50 @@ impl Writer<'_> {
                 continue;
             }
             let who = self.who(&names::peers(&name, n), allowed);
-            let pairs = at.into_iter().flat_map(|at| who.iter().map(move |who| (who.clone(), at.clone())));
-            clauses.extend(pairs.map(|(who, at)| allow(who, at)));
+            let who: Vec<(Who, Then)> =
+                who.into_iter().enumerate().map(|(k, who)| self.judged(who, &name, (n, k))).collect();
+            clauses.extend(self.each_at_each(at, who, &names::sides(&name, n)));
         }
+        self.add_chain(name, clauses);
+    }
+
+    fn add_chain(&mut self, name: String, clauses: Vec<Clause>) {
         self.model.chains.insert(name, Chain { direction: self.direction, clauses });
+    }
+
+    /// What is done about one side. The kernel takes only so many conditions in a rule: many exceptions have a chain of
+    /// their own, which is left at the first that is met.
+    fn judged(&mut self, who: Who, policy: &str, place: (usize, usize)) -> (Who, Then) {
+        match who {
+            Who::Within { network, except } if except.len() > MOST_EXCEPTIONS => {
+                let chain = names::exceptions(policy, place);
+                let within = |network| Who::Within { network, except: Vec::new() };
+                let excepted = except.into_iter().map(|except| Clause {
+                    who: within(except),
+                    at: At::Any,
+                    then: Then::Leave,
+                });
+                let clauses = excepted.chain([allow(Who::Anybody, At::Any)]).collect();
+                self.add_chain(chain.clone(), clauses);
+                (within(network), Then::Ask(chain))
+            }
+            who => (who, Then::Allow),
+        }
+    }
+
+    /// All sides at all ports: a clause for each pair if these are few, and else one for each port, which asks a chain
+    /// with one for each side. A policy may have tens of thousands of both.
+    fn each_at_each(&mut self, at: Vec<At>, who: Vec<(Who, Then)>, sides: &str) -> Vec<Clause> {
+        if at.len().saturating_mul(who.len()) <= MOST_PAIRS {
+            let pair = |at: &At| {
+                let at = at.clone();
+                who.clone().into_iter().map(move |(who, then)| Clause { who, at: at.clone(), then })
+            };
+            return at.iter().flat_map(pair).collect();
+        }
+        let all = who.into_iter().map(|(who, then)| Clause { who, at: At::Any, then }).collect();
+        self.add_chain(sides.to_owned(), all);
+        at.into_iter().map(|at| Clause { who: Who::Anybody, at, then: Then::Ask(sides.to_owned()) }).collect()
     }
 
     /// Who is on the other side: pods in one set, and blocks of addresses.
@@ -210,14 +257,16 @@ impl Writer<'_> {
                 self.inputs.pods.iter().filter(|(key, pod)| selected(key, pod)).collect()
             }
         };
-        pods.into_iter().flat_map(|(_, pod)| self.endpoints_of(pod, ports)).collect()
+        let named = |port| match port {
+            &Port { protocol, ports: Ports::Named(ref name) } => Some((&**name, protocol)),
+            _ => None,
+        };
+        let wanted: HashSet<(&str, Protocol)> = ports.iter().filter_map(named).collect();
+        pods.into_iter().flat_map(|(_, pod)| self.endpoints_of(pod, &wanted)).collect()
     }
 
-    fn endpoints_of(&self, pod: &Pod, ports: &[Port]) -> Vec<Endpoint> {
-        let wanted = |name: &str, protocol| {
-            ports.iter().any(|port| port.protocol == protocol && port.ports == Ports::Named(name.into()))
-        };
-        let found = pod.ports.iter().filter(|port| wanted(&port.name, port.protocol));
+    fn endpoints_of(&self, pod: &Pod, wanted: &HashSet<(&str, Protocol)>) -> Vec<Endpoint> {
+        let found = pod.ports.iter().filter(|port| wanted.contains(&(&*port.name, port.protocol)));
         let addresses = || pod.addresses.iter().filter(|address| address.is_ipv4() == self.ipv4);
         let endpoint = |port: &NamedPort, address: &IpAddr| Endpoint {
             address: *address,
@@ -277,6 +326,7 @@ impl fmt::Display for Clause {
         match &self.then {
             Then::Allow => out.write_str("allow"),
             Then::Ask(chain) => write!(out, "ask {chain}"),
+            Then::Leave => out.write_str("leave"),
             Then::Drop => out.write_str("drop"),
         }
     }

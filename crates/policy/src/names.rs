@@ -31,6 +31,16 @@ pub(crate) fn ports(chain: &str, rule: usize) -> String {
     format!("ports-{rule}-{chain}")
 }
 
+/// The chain of the sides that one rule of a policy lets through.
+pub(crate) fn sides(chain: &str, rule: usize) -> String {
+    format!("sides-{rule}-{chain}")
+}
+
+/// The chain of what is excepted from one of these sides.
+pub(crate) fn exceptions(chain: &str, (rule, side): (usize, usize)) -> String {
+    format!("except-{rule}-{side}-{chain}")
+}
+
 /// A long name is cut; the hash keeps those apart that begin alike.
 fn cut(name: &str) -> String {
     if name.len() <= LONGEST {

@@ -163,6 +163,7 @@ impl Writer {
         let rule = self.at(self.who(self.rule(), direction, &clause.who), &clause.at);
         let rule = match (&clause.then, direction) {
             (Then::Ask(chain), _) => rule.jump(chain),
+            (Then::Leave, _) => rule.back(),
             (Then::Drop, _) => rule.drop(),
             // What may leave its source must still be let in by its destination.
             (Then::Allow, Direction::Egress) => rule.goto(INGRESS),

@@ -10,6 +10,9 @@ use corten_net::{Cidr, Protocol};
 /// Somebody else's proxy looks after a Service with this label.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+/// How many entries a Service may have for its ports at addresses from outside. Each port is led from each address, and an
+/// object has room for tens of thousands of both: written out, they would take all of a node's memory, on every node.
+const MOST_OUTSIDE: usize = 100_000;
 
 /// A Service that has addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,16 +72,30 @@ impl Service {
             return None;
         }
         let policy = |name: &str| tree.str_at(&["spec", name]).is_some_and(|policy| policy == "Local");
-        let external_ips: Vec<IpAddr> = addresses(tree.items_at(&["spec", "externalIPs"]));
+        let ports: Vec<Port> = tree.items_at(&["spec", "ports"]).iter().filter_map(port).collect();
+        let mut external_ips: Vec<IpAddr> = addresses(tree.items_at(&["spec", "externalIPs"]));
+        let mut load_balancer_ips = load_balancer_ips(tree);
+        let mut source_ranges = source_ranges(tree);
+        let outside = external_ips.len() + load_balancer_ips.len() + source_ranges.len();
+        if ports.len().saturating_mul(outside) > MOST_OUTSIDE {
+            let (namespace, name) = (meta::namespace(tree), meta::name(tree));
+            tracing::warn!(
+                namespace,
+                name,
+                "a service has too many ports and addresses to be reached from outside"
+            );
+            // All of them: without its source ranges, a load balancer's address would be open to anybody.
+            (external_ips, load_balancer_ips, source_ranges) = Default::default();
+        }
         let outside = matches!(kind, "NodePort" | "LoadBalancer") || !external_ips.is_empty();
         let external_local = outside && policy("externalTrafficPolicy");
         let balanced = kind == "LoadBalancer" && external_local;
         Some(Service {
             cluster_ips,
-            ports: tree.items_at(&["spec", "ports"]).iter().filter_map(port).collect(),
+            ports,
             external_ips,
-            load_balancer_ips: load_balancer_ips(tree),
-            source_ranges: source_ranges(tree),
+            load_balancer_ips,
+            source_ranges,
             affinity: affinity(tree),
             internal_local: policy("internalTrafficPolicy"),
             external_local,

@@ -13,7 +13,7 @@ use corten_api::conform::{Extent, conform};
 use corten_api::resources::{self, Resource};
 use corten_api::schema::{Kind, Struct};
 use corten_api::status::{ErrorList, Status};
-use corten_api::{Map, Str, Value, json, yaml};
+use corten_api::{Map, Str, Value, json, value, yaml};
 use corten_registry::{Request, RowContext, Rules, rules};
 use jiff::Timestamp;
 use meter::{excess, settle};
@@ -288,4 +288,77 @@ fn lists_and_maps_of_every_kind_first_half() {
 #[test]
 fn lists_and_maps_of_every_kind_second_half() {
     check(1, 2);
+}
+
+/// Lists of which an update compares every item with those that were there before: long enough that looking each up in
+/// the whole list shows, however little one comparison costs.
+#[test]
+fn updates_look_items_up() {
+    const FEW: usize = 2_000;
+    type Make = fn(usize, &str) -> Value;
+    let service: Make = |n, old| {
+        let ranges: Vec<Value> =
+            (0..n).map(|i| Value::from(format!("{old}10.{}.{}.0/24", i / 250, i % 250))).collect();
+        value!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {
+            "type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerSourceRanges": (ranges),
+        }})
+    };
+    let external: Make = |n, old| {
+        let ips: Vec<Value> =
+            (0..n).map(|i| Value::from(format!("{old}10.{}.{}.1", i / 250, i % 250))).collect();
+        value!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {
+            "ports": [{"port": 80}], "externalIPs": (ips),
+        }})
+    };
+    let ingress: Make = |n, old| {
+        let points =
+            (0..n).map(|i| value!({"ip": (format!("{old}10.{}.{}.1", i / 250, i % 250)), "ipMode": "VIP"}));
+        value!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+            "status": {"loadBalancer": {"ingress": (points.collect::<Vec<_>>())}}})
+    };
+    let pod: Make = |n, old| {
+        // The last of the old ones is missing.
+        let last = if old.is_empty() { n } else { n - 1 };
+        let tolerations = (0..last).map(|i| value!({"key": (format!("k{i}")), "operator": "Exists"}));
+        value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+            "containers": [{"name": "c", "image": "i"}], "tolerations": (tolerations.collect::<Vec<_>>()),
+        }})
+    };
+    let policy: Make = |n, old| {
+        let peers =
+            (0..n).map(|i| value!({"ipBlock": {"cidr": (format!("{old}10.{}.{}.0/24", i / 250, i % 250))}}));
+        value!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p"}, "spec": {
+            "podSelector": {}, "ingress": [{"from": (peers.collect::<Vec<_>>())}],
+        }})
+    };
+    let set: Make = |n, _| {
+        let claims = (0..n).map(|i| value!({"metadata": {"name": (format!("c{i}"))}, "spec": {}}));
+        let volumes = (0..n).map(|i| value!({"name": (format!("v{i}")), "emptyDir": {}}));
+        value!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "volumeClaimTemplates": (claims.collect::<Vec<_>>()),
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+                "containers": [{"name": "c", "image": "i"}], "volumes": (volumes.collect::<Vec<_>>()),
+            }},
+        }})
+    };
+    let table = [
+        ("loadBalancerSourceRanges", service, ""),
+        ("externalIPs", external, ""),
+        ("ingress", ingress, "status"),
+        ("tolerations", pod, ""),
+        ("ipBlock", policy, ""),
+        ("volumes", set, ""),
+    ];
+    let mut complaints = Vec::new();
+    for (name, make, subresource) in table {
+        let size = |(new, _): &(Value, Value)| json::write_to_string(new).len();
+        let update = |(new, old): &(Value, Value)| {
+            let (resource, rules) = resource_of(new).expect("is known");
+            let mut errors = ErrorList::new();
+            rules.validate_for_update(subresource, resource.namespaced, new, old, &mut errors);
+        };
+        complaints.extend(excess(name, FEW, |n| (make(n, ""), make(n, "0")), size, update));
+    }
+    settle(&complaints);
 }

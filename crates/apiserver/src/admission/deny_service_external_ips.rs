@@ -1,6 +1,6 @@
 //! DenyServiceExternalIPs: no Service gets external IPs that it does not have already. Off by default.
 
-use corten_api::{Status, Value};
+use corten_api::{ByContent, Status, Value, set_of};
 
 use super::Attributes;
 use super::plugins::{Admit, Plugin, Validate};
@@ -18,8 +18,8 @@ fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), S
 
 /// Whether every external IP was there before, as it is written.
 fn is_subset(new: &Value, old: Option<&Value>) -> bool {
-    let had = old.map(|old| old.items_at(EXTERNAL_IPS)).unwrap_or_default();
-    new.items_at(EXTERNAL_IPS).iter().all(|address| had.contains(address))
+    let had = set_of(old.map(|old| old.items_at(EXTERNAL_IPS)).unwrap_or_default());
+    new.items_at(EXTERNAL_IPS).iter().all(|address| had.contains(&ByContent(address)))
 }
 
 const EXTERNAL_IPS: &[&str] = &["spec", "externalIPs"];

@@ -1,6 +1,8 @@
 //! LimitRanger: what a namespace's limit ranges say of the resources of its pods and claims. Containers get
 //! the defaults they lack; what is then out of range is refused.
 
+use std::collections::HashSet;
+
 use corten_api::quantity::Quantity;
 use corten_api::{Map, Status, Str, Value, meta};
 use corten_quota::resource_list::{self, Amount, ResourceList};
@@ -32,7 +34,7 @@ fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Result<(), S
             ("", "pods") => pod_errors(range.parsed(), object),
             _ => claim_errors(range.parsed(), object),
         };
-        if let Some(why) = aggregate(errors) {
+        if let Some(why) = aggregate(&errors) {
             return Err(attributes.forbidden(Some(object), why));
         }
     }
@@ -51,15 +53,11 @@ fn applies(attributes: &Attributes<'_>) -> bool {
 }
 
 /// Several errors in brackets, each said once.
-fn aggregate(errors: Vec<String>) -> Option<String> {
-    let mut distinct: Vec<String> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
+fn aggregate(errors: &[String]) -> Option<String> {
+    let mut seen = HashSet::new();
+    let mut distinct: Vec<&str> = errors.iter().map(String::as_str).filter(|why| seen.insert(*why)).collect();
     match distinct.len() {
-        0 | 1 => distinct.pop(),
+        0 | 1 => distinct.pop().map(str::to_owned),
         _ => Some(format!("[{}]", distinct.join(", "))),
     }
 }

@@ -108,9 +108,15 @@ fn set_scheduling(class: &Value, pod: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
+/// Of more tolerations it is not asked which cover which: that takes a comparison of each with each.
+const MOST_COMPARED: usize = 512;
+
 /// The tolerations of two lists without those that others cover.
 fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
+    if all.len() > MOST_COMPARED {
+        return all.into_iter().cloned().collect();
+    }
     let mut kept: Vec<Value> = Vec::new();
     for (i, toleration) in all.iter().enumerate() {
         let covered = kept.iter().any(|other| covers(other, toleration))

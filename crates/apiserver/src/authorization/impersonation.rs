@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use corten_api::status::quoted;
 use corten_api::{Status, names};
+use corten_auth::authentication::REMOTE_ADDRESS;
 use corten_auth::{
     ANONYMOUS, AUTHENTICATED, Attributes, MASTERS, UNAUTHENTICATED, User, node, service_account,
 };
@@ -99,6 +100,10 @@ fn wanted(headers: &http::HeaderMap) -> Result<Option<User>, Status> {
         let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) else { continue };
         let key = percent_decode(key, false).unwrap_or_else(|| key.to_owned());
         extra.entry(key).or_default().push(text(value));
+    }
+    // Where a connection came from is seen, never said.
+    if extra.contains_key(REMOTE_ADDRESS) {
+        return Err(Status::bad_request(format!("{} cannot be impersonated", quoted(REMOTE_ADDRESS))));
     }
     let wanted = User { name: first("impersonate-user"), uid: first("impersonate-uid"), groups, extra };
     if !wanted.name.is_empty() {

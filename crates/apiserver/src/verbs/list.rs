@@ -16,6 +16,7 @@ use super::node_view;
 use crate::cache::{Cache, Snapshot};
 use crate::call::Call;
 use crate::filter::Filter;
+use crate::heavy;
 use crate::negotiate;
 use crate::object::Object;
 use crate::request::go_parse_error;
@@ -71,8 +72,17 @@ pub(crate) async fn list(call: &Call) -> Result<Answer, Status> {
     let wanted = negotiate::wanted(&call.headers, call.query.get("pretty"), true)?;
     let (objects, list_meta) = select(call).await?;
     let view = node_view::of(call, &filter(call)?);
-    respond::list(&call.served, objects, &list_meta, wanted, &call.table_query()?, view)
+    let (served, query) = (call.served.clone(), call.table_query()?);
+    let size: usize = objects.iter().map(|object| object.json.len()).sum();
+    if size <= LARGE_LIST || respond::is_sent_as_kept(&served, wanted, view) {
+        return respond::list(&served, objects, &list_meta, wanted, &query, view);
+    }
+    heavy::apart(&call.user.name, move || respond::list(&served, objects, &list_meta, wanted, &query, view))
+        .await
 }
+
+/// The text of a list that is not read again, to be shown in another form, on a thread of the runtime.
+const LARGE_LIST: usize = 1024 * 1024;
 
 /// The objects a request's selectors, versions and limits name, and what the list says of itself.
 pub(super) async fn select(call: &Call) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {

@@ -191,15 +191,19 @@ impl Graph {
     }
 
     fn change_owners(&mut self, uid: &Str, before: &[Owner], after: &[Owner], work: &mut Vec<Work>) {
+        // An object may name as many owners as there is room for: each is looked up, not searched for.
+        fn uids<'o>(owners: impl Iterator<Item = &'o Owner>) -> HashSet<&'o Str> {
+            owners.map(|owner| &owner.uid).collect()
+        }
+        let blocking = uids(after.iter().filter(|new| new.blocks_deletion));
         for old in before.iter().filter(|old| old.blocks_deletion) {
-            let still = after.iter().any(|new| new.uid == old.uid && new.blocks_deletion);
-            if !still && self.nodes.contains_key(&old.uid) {
+            if !blocking.contains(&old.uid) && self.nodes.contains_key(&old.uid) {
                 work.push(Work::Delete(old.uid.clone()));
             }
         }
-        let is_new = |owner: &&Owner| !before.iter().any(|old| old.uid == owner.uid);
-        self.add_to_owners(uid, after.iter().filter(is_new), work);
-        for old in before.iter().filter(|old| !after.iter().any(|new| new.uid == old.uid)) {
+        let (had, has) = (uids(before.iter()), uids(after.iter()));
+        self.add_to_owners(uid, after.iter().filter(|owner| !had.contains(&owner.uid)), work);
+        for old in before.iter().filter(|old| !has.contains(&old.uid)) {
             if let Some(owner) = self.nodes.get_mut(&old.uid) {
                 owner.dependents.remove(uid);
             }

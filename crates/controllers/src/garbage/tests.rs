@@ -1,7 +1,11 @@
 //! The graph: which changes make whom be looked at.
 
+#[path = "../../../api/tests/bounds/meter.rs"]
+mod meter;
+
 use corten_api::Str;
 use corten_client::Owner;
+use meter::{excess, settle};
 
 use super::graph::{Facts, Graph, Identity, Work};
 
@@ -134,4 +138,20 @@ fn circles_are_noticed() {
     assert!(graph.look("uid-a").is_some_and(|seen| !seen.dependent_waits));
     graph.present(waiting(object("b", &[owner("a", true)])));
     assert!(graph.look("uid-a").is_some_and(|seen| seen.dependent_waits));
+}
+
+#[test]
+fn an_object_may_have_many_owners_and_change_them_all() {
+    let owners =
+        |n: usize, of: &str| -> Vec<Owner> { (0..n).map(|i| owner(&format!("{of}{i}"), true)).collect() };
+    let size = |(before, after): &(Vec<Owner>, Vec<Owner>)| 100 * (before.len() + after.len());
+    let change = |(before, after): &(Vec<Owner>, Vec<Owner>)| {
+        let mut graph = Graph::default();
+        graph.present(object("child", before));
+        graph.present(object("child", after));
+        assert!(graph.look("uid-a0").is_some_and(|seen| !seen.has_dependents));
+        assert!(graph.look("uid-b0").is_some_and(|seen| seen.has_dependents));
+    };
+    let complaints = excess("owners", 1500, |n| (owners(n, "a"), owners(n, "b")), size, change);
+    settle(complaints.as_slice());
 }

@@ -222,3 +222,33 @@ fn pods_of_other_nodes_are_judged_there() {
     assert_eq!(model(&inputs(&policies), "here", true), Model::default());
     assert_eq!(model(&inputs(&policies), "there", true).ingress.len(), 1);
 }
+
+#[test]
+fn a_policy_is_as_long_as_its_object() {
+    const MANY: usize = 3000;
+    let blocks: Vec<Value> = (0..MANY)
+        .map(|i| value!({"ipBlock": {"cidr": (format!("10.{}.{}.0/24", i / 250, i % 250))}}))
+        .collect();
+    let ports: Vec<Value> = (1..=MANY).map(|port| value!({"port": (port as i64)})).collect();
+    let except: Vec<Value> = (0..200).map(|i| Value::from(format!("10.0.{i}.0/24"))).collect();
+    let spec = value!({"podSelector": {}, "ingress": [
+        {"from": (blocks), "ports": (ports)},
+        {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": (except)}}]},
+    ]});
+    let model = model(&inputs(&[("p", spec)]), "here", true);
+    let clauses = model.chains.values().flat_map(|chain| &chain.clauses);
+    assert!(clauses.clone().count() < 3 * MANY);
+    for clause in clauses {
+        if let Who::Within { except, .. } = &clause.who {
+            assert!(except.len() <= MOST_EXCEPTIONS, "{clause}");
+        }
+    }
+    let chain =
+        |name: &str| -> Vec<String> { model.chains[name].clauses.iter().map(Clause::to_string).collect() };
+    let policy = chain("ingress-n/p");
+    assert_eq!((policy.len(), &*policy[0]), (MANY + 1, "TCP 1 ask sides-0-ingress-n/p"));
+    assert_eq!(policy[MANY], "10.0.0.0/8 ask except-1-0-ingress-n/p");
+    assert_eq!(chain("sides-0-ingress-n/p")[..2], ["10.0.0.0/24 allow", "10.0.1.0/24 allow"]);
+    let excepted = chain("except-1-0-ingress-n/p");
+    assert_eq!((&*excepted[0], &*excepted[200]), ("10.0.0.0/24 leave", "allow"));
+}

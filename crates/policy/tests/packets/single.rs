@@ -49,6 +49,28 @@ fn blocks_have_exceptions() {
 }
 
 #[test]
+fn policies_may_be_long() {
+    let mut world = two();
+    let long = |first: &str| {
+        let except = (10..210).map(|i| Value::from(format!("192.0.2.{i}/32")));
+        let except: Vec<Value> = [Value::from(first)].into_iter().chain(except).collect();
+        let far = (0..70).map(|i| value!({"ipBlock": {"cidr": (format!("198.51.100.{i}/32"))}}));
+        let near = value!({"ipBlock": {"cidr": "192.0.2.0/24", "except": (except)}});
+        let ports: Vec<Value> = (10..=80).map(|port| value!({"port": (port)})).collect();
+        value!({"podSelector": {"matchLabels": {"app": "b"}}, "ingress": [
+            {"from": (far.chain([near]).collect::<Vec<_>>()), "ports": (ports)},
+        ]})
+    };
+    world.policy("n", "p", long("192.0.2.9/32"));
+    world.enforce();
+    assert!(world.is_reached_from_outside("b", 80));
+    assert!(!world.is_reached_from_outside("b", 81));
+    world.policy("n", "p", long("192.0.2.2/32"));
+    world.enforce();
+    assert!(!world.is_reached_from_outside("b", 80));
+}
+
+#[test]
 fn what_leaves_is_judged_too_by_ranges_of_ports() {
     let mut world = two();
     let a = value!({"matchLabels": {"app": "a"}});

@@ -110,3 +110,24 @@ fn affinity_lasts_as_long_as_said() {
     let none = value!({"clusterIP": "10.0.0.1", "ports": [{"port": 80}], "sessionAffinity": "None"});
     assert_eq!(ports(&service(none), true)[0].affinity, None);
 }
+
+#[test]
+fn ports_times_addresses_have_a_limit() {
+    let tree = |ports: i64, ips: usize| {
+        let ports: Vec<Value> =
+            (1..=ports).map(|port| value!({"name": (format!("p{port}")), "port": (port)})).collect();
+        let ips: Vec<Value> =
+            (0..ips).map(|i| Value::from(format!("192.0.{}.{}", i / 250, i % 250))).collect();
+        service(value!({
+            "clusterIP": "10.0.0.1", "ports": (ports), "externalIPs": (ips),
+            "loadBalancerSourceRanges": ["198.51.100.0/24"],
+        }))
+    };
+    let entries =
+        |tree: &Value| -> usize { ports(tree, true).iter().map(|port| port.external_ips.len()).sum() };
+    assert_eq!(entries(&tree(100, 900)), 90_000);
+    let many = tree(4_000, 4_000);
+    assert_eq!(entries(&many), 0, "sixteen millions are none");
+    assert_eq!(ports(&many, true).len(), 4_000, "it is still reached within the cluster");
+    assert!(Service::of(&many).is_some_and(|service| !service.has_outside_addresses()));
+}

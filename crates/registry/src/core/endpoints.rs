@@ -98,7 +98,7 @@ fn each_address(subset: &Value) -> impl Iterator<Item = (&'static str, usize, &V
 
 fn validate_address(address: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     let (ip, ip_at) = (text(address, "ip"), at.child("ip"));
-    legacy_ip(ip, &[], &ip_at, errors);
+    legacy_ip(ip, &ip_at, errors);
     optional(text(address, "hostname"), names::dns1123_label, &at.child("hostname"), errors);
     if let Some(node) = address.get("nodeName").and_then(Value::as_str) {
         complain(&at.child("nodeName"), node, names::dns1123_subdomain(node), errors);

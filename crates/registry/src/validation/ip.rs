@@ -48,10 +48,8 @@ pub(crate) fn canonical(address: IpAddr) -> String {
 }
 
 /// An address in an old field.
-pub(crate) fn legacy_ip(text: &str, known: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
-    if !known.contains(&text) {
-        strict_ip(text, &mut |why| errors.invalid(at, &Value::from(text), why));
-    }
+pub(crate) fn legacy_ip(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    strict_ip(text, &mut |why| errors.invalid(at, &Value::from(text), why));
 }
 
 /// Complaints about an address that must be in canonical form.
@@ -143,10 +141,8 @@ fn bits(address: IpAddr) -> u32 {
 }
 
 /// A range in an old field.
-pub(crate) fn legacy_cidr(text: &str, known: &[&str], at: &Field<'_>, errors: &mut ErrorList) {
-    if !known.contains(&text) {
-        strict_cidr(text, at, errors);
-    }
+pub(crate) fn legacy_cidr(text: &str, at: &Field<'_>, errors: &mut ErrorList) {
+    strict_cidr(text, at, errors);
 }
 
 /// A range that must be in canonical form.

@@ -50,7 +50,7 @@ pub(crate) fn validate_dns_config(spec: &Value, at: &Field<'_>, errors: &mut Err
         errors.invalid(servers_at, &Value::from(nameservers.to_vec()), why);
     }
     for (i, server) in nameservers.iter().enumerate() {
-        legacy_ip(server.as_str().unwrap_or_default(), &[], &servers_at.index(i), errors);
+        legacy_ip(server.as_str().unwrap_or_default(), &servers_at.index(i), errors);
     }
     validate_searches(list(config, "searches"), &at.child("searches"), errors);
     for (i, option) in list(config, "options").iter().enumerate() {
@@ -102,7 +102,7 @@ fn search_domain(domain: &str) -> Vec<String> {
 pub(crate) fn validate_host_aliases(spec: &Value, at: &Field<'_>, errors: &mut ErrorList) {
     for (i, alias) in list(spec, "hostAliases").iter().enumerate() {
         let at = at.index(i);
-        legacy_ip(text(alias, "ip"), &[], &at.child("ip"), errors);
+        legacy_ip(text(alias, "ip"), &at.child("ip"), errors);
         let at = at.child("hostnames");
         for (j, hostname) in list(alias, "hostnames").iter().enumerate() {
             let hostname = hostname.as_str().unwrap_or_default();

@@ -123,7 +123,7 @@ fn claims_stay_in_range() {
 
 #[test]
 fn errors_are_told_together() {
-    assert_eq!(aggregate(vec![]), None);
-    assert_eq!(aggregate(vec!["a".into()]).as_deref(), Some("a"));
-    assert_eq!(aggregate(vec!["a".into(), "b".into(), "a".into()]).as_deref(), Some("[a, b]"));
+    assert_eq!(aggregate(&[]), None);
+    assert_eq!(aggregate(&["a".into()]).as_deref(), Some("a"));
+    assert_eq!(aggregate(&["a".into(), "b".into(), "a".into()]).as_deref(), Some("[a, b]"));
 }

@@ -11,6 +11,8 @@ mod restricted;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use corten_api::{Status, Value, meta};
 
 use super::plugins::{Admit, Plugin, Validate};
@@ -92,10 +94,11 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
         let (new, old) = (pod.items_at(&["spec", list]), old.items_at(&["spec", list]));
         new.len() != old.len() || new.iter().zip(old).any(|(new, old)| image(new) != image(old))
     };
-    let attached = old.items_at(&["spec", "ephemeralContainers"]);
+    // The first of several with one name counts.
+    let attached = old.items_at(&["spec", "ephemeralContainers"]).iter().rev();
+    let attached: HashMap<&str, &Value> = attached.map(|old| (pod::name(old), old)).collect();
     let is_new = |container: &Value| {
-        let known = attached.iter().find(|old| pod::name(old) == pod::name(container));
-        known.is_none_or(|old| image(old) != image(container))
+        attached.get(pod::name(container)).is_none_or(|old| image(old) != image(container))
     };
     list_differs("containers")
         || list_differs("initContainers")

@@ -159,3 +159,16 @@ fn whoever_acts_as_somebody_says_as_whom() {
     odd.insert("impersonate-user", HeaderValue::from_bytes(b"\xff").unwrap());
     assert!(wanted(&odd).unwrap().is_some(), "what is not text is not nothing");
 }
+
+#[test]
+fn nobody_says_where_a_connection_came_from() {
+    for key in ["corten.dev/remote-address", "corten.dev%2fremote-address", "corten.dev%2Fremote%2daddress"] {
+        let mut headers = headers("user=system:node:n1, group=system:nodes");
+        let name = format!("impersonate-extra-{key}").to_ascii_lowercase();
+        // A slash cannot stand in a header's name.
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
+        headers.append(name, HeaderValue::from_static("192.0.2.1"));
+        assert!(wanted(&headers).is_err_and(|refused| refused.code == 400), "{key}");
+    }
+    assert!(wanted(&headers("user=system:node:n1, extra-acme.io%2fscope=a")).is_ok());
+}

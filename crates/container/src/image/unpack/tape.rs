@@ -79,7 +79,12 @@ impl<R: Read> Archive<R> {
             match header.entry_type() {
                 EntryType::GNULongName => before.long_path = Some(text(self.special(size)?)),
                 EntryType::GNULongLink => before.long_link = Some(text(self.special(size)?)),
-                EntryType::XHeader => before.extend(&self.special(size)?)?,
+                // As with Go, the last of several counts; together they could be of any size.
+                EntryType::XHeader => {
+                    let Before { long_path, long_link, .. } = before;
+                    before = Before { long_path, long_link, ..Before::default() };
+                    before.extend(&self.special(size)?)?;
+                }
                 // Comments on everything that follows.
                 EntryType::XGlobalHeader => self.expect(size)?,
                 _ => return self.entry(&header, before).map(Some),

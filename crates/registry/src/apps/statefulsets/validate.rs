@@ -1,6 +1,7 @@
 //! What a stateful set may be: a template, claims for volumes of each pod, and the order of changes.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use corten_api::selector::LabelSelector;
 use corten_api::status::ErrorList;
@@ -158,14 +159,11 @@ fn completed(spec: &Value) -> Cow<'_, Value> {
     template.remove(&["spec", "subdomain"]);
     template.remove(&["spec", "hostname"]);
     if !claims.is_empty() {
-        let name = |claim: &Value| text(part(claim, "metadata"), "name").to_owned();
-        let names: Vec<String> = claims.iter().map(name).collect();
-        let volume = |name: &String| {
-            let name = name.as_str();
-            value!({"name": name, "persistentVolumeClaim": {"claimName": name}})
-        };
-        let own = list(pod, "volumes").iter().filter(|v| !names.iter().any(|name| name == text(v, "name")));
-        let volumes: Vec<Value> = names.iter().map(volume).chain(own.cloned()).collect();
+        let names = || claims.iter().map(|claim| text(part(claim, "metadata"), "name"));
+        let volume = |name| value!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        let claimed: HashSet<&str> = names().collect();
+        let own = list(pod, "volumes").iter().filter(|volume| !claimed.contains(text(volume, "name")));
+        let volumes: Vec<Value> = names().map(volume).chain(own.cloned()).collect();
         template.set(&["spec", "volumes"], volumes);
     }
     Cow::Owned(template)

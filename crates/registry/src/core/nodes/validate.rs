@@ -149,7 +149,7 @@ fn feature_complaint(name: &str) -> Option<&'static str> {
 fn validate_pod_ranges(spec: &Value, errors: &mut ErrorList) {
     let (ranges, at) = (list(spec, "podCIDRs"), SPEC.child("podCIDRs"));
     for (i, range) in ranges.iter().enumerate() {
-        legacy_cidr(range.as_str().unwrap_or_default(), &[], &at.index(i), errors);
+        legacy_cidr(range.as_str().unwrap_or_default(), &at.index(i), errors);
     }
     if ranges.len() < 2 {
         return;

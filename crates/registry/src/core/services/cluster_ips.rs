@@ -85,7 +85,7 @@ fn validate_addresses(spec: &Value, old: Option<&Value>, errors: &mut ErrorList)
                 errors.invalid(at, part(spec, "clusterIPs"), why);
             }
         } else if !known.contains(ip) {
-            legacy_ip(ip.as_str().unwrap_or_default(), &[], &at.index(i), errors);
+            legacy_ip(ip.as_str().unwrap_or_default(), &at.index(i), errors);
         }
     }
     let valid = errors.0.len() == before;

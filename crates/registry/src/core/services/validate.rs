@@ -3,7 +3,6 @@
 //! Addresses and node ports have been given out when this is asked: what is missing here will not come.
 
 use std::collections::HashSet;
-
 use std::net::IpAddr;
 
 use corten_api::status::ErrorList;
@@ -140,7 +139,7 @@ fn validate_external_ips(spec: &Value, old: Option<&Value>, errors: &mut ErrorLi
     for (i, ip) in list(spec, "externalIPs").iter().enumerate() {
         let (at, before, text) = (at.index(i), errors.0.len(), ip.as_str().unwrap_or_default());
         if !known.contains(&ByContent(ip)) {
-            legacy_ip(text, &[], &at, errors);
+            legacy_ip(text, &at, errors);
         }
         if errors.0.len() == before {
             endpoint_ip(text, &at, errors);
@@ -154,18 +153,16 @@ fn validate_source_ranges(service: &Value, old: Option<&Value>, errors: &mut Err
     const ANNOTATED: &[&str] = &["metadata", "annotations", ANNOTATION];
     const RANGES: &[&str] = &["spec", "loadBalancerSourceRanges"];
     let ranges = service.items_at(RANGES);
-    let trimmed = |range: &Value| range.as_str().unwrap_or_default().trim().to_owned();
+    let trimmed = |range| Value::as_str(range).unwrap_or_default().trim();
     if !ranges.is_empty() {
         let at = SPEC.child("LoadBalancerSourceRanges");
         if !is_balanced(service) {
             errors.forbidden(at, BALANCED_ONLY);
         }
         let known = old.map_or(&[][..], |old| old.items_at(RANGES));
-        let known: HashSet<String> = known.iter().map(trimmed).collect();
-        for (i, range) in ranges.iter().map(trimmed).enumerate() {
-            if !known.contains(&range) {
-                legacy_cidr(&range, &[], &at.index(i), errors);
-            }
+        let known: HashSet<&str> = known.iter().map(trimmed).collect();
+        for (i, range) in ranges.iter().map(trimmed).enumerate().filter(|(_, range)| !known.contains(range)) {
+            legacy_cidr(range, &at.index(i), errors);
         }
     } else if let Some(annotated) = service.str_at(ANNOTATED) {
         let annotations = METADATA.child("annotations");
@@ -175,7 +172,7 @@ fn validate_source_ranges(service: &Value, old: Option<&Value>, errors: &mut Err
         }
         let changed = old.is_none_or(|old| old.str_at(ANNOTATED).unwrap_or_default() != annotated);
         if changed && !annotated.trim().is_empty() {
-            annotated.split(',').for_each(|range| legacy_cidr(range.trim(), &[], &at, errors));
+            annotated.split(',').for_each(|range| legacy_cidr(range.trim(), &at, errors));
         }
     }
 }
@@ -235,8 +232,9 @@ pub(super) fn status(service: &Value, old: &Value, errors: &mut ErrorList) {
         errors.forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'");
         return;
     }
+    let taken: HashSet<&str> = old.items_at(INGRESS).iter().map(|point| text(point, "ip")).collect();
     for (i, point) in ingress.iter().enumerate() {
-        let known = old.items_at(INGRESS).iter().any(|old| same(old, point, &["ip"]));
+        let known = taken.contains(text(point, "ip"));
         validate_ingress(point, known, &at.index(i), errors);
     }
 }
@@ -244,7 +242,7 @@ pub(super) fn status(service: &Value, old: &Value, errors: &mut ErrorList) {
 fn validate_ingress(point: &Value, known: bool, at: &Field<'_>, errors: &mut ErrorList) {
     let (ip, mode_at) = (text(point, "ip"), at.child("ipMode"));
     if !ip.is_empty() && !known {
-        legacy_ip(ip, &[], &at.child("ip"), errors);
+        legacy_ip(ip, &at.child("ip"), errors);
     }
     match (member(point, "ipMode"), ip) {
         (None, "") => {}

@@ -84,7 +84,7 @@ fn validate_addresses(endpoint: &Value, kind: &str, at: &Field<'_>, errors: &mut
         let (item, address) = (at.index(i), address.as_str().unwrap_or_default());
         let before = errors.0.len();
         match kind {
-            "IPv4" => legacy_ip(address, &[], &item, errors),
+            "IPv4" => legacy_ip(address, &item, errors),
             "IPv6" => complain(&item, address, canonical_ip(address), errors),
             "FQDN" => return validate_names(addresses, at, errors),
             _ => return,

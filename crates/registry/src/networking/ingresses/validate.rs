@@ -1,5 +1,7 @@
 //! What an ingress may say: its routes, where they lead, and what serves them.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
@@ -47,11 +49,11 @@ pub(super) fn subresource(name: &str, object: &Value, old: &Value, errors: &mut 
     if name != "status" {
         return;
     }
-    let known: Vec<&str> = old.items_at(POINTS).iter().map(|point| text(point, "ip")).collect();
+    let known: HashSet<&str> = old.items_at(POINTS).iter().map(|point| text(point, "ip")).collect();
     for (i, point) in object.items_at(POINTS).iter().enumerate() {
         let (address, hostname, at) = (text(point, "ip"), text(point, "hostname"), POINTS_AT.index(i));
-        if !address.is_empty() {
-            ip::legacy_ip(address, &known, &at.child("ip"), errors);
+        if !address.is_empty() && !known.contains(address) {
+            ip::legacy_ip(address, &at.child("ip"), errors);
         }
         optional(hostname, names::dns1123_subdomain, &at.child("hostname"), errors);
         refuse_address(hostname, &at.child("hostname"), errors);

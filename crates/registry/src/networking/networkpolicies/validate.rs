@@ -1,5 +1,7 @@
 //! What a network policy may say: whom it is for, which peers and ports it lets through.
 
+use std::collections::HashSet;
+
 use corten_api::status::ErrorList;
 use corten_api::{Field, Value, names};
 
@@ -16,7 +18,7 @@ const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 #[derive(Default)]
 struct Leeway<'v> {
     selectors: LabelSelectorOptions,
-    cidrs: Vec<&'v str>,
+    cidrs: HashSet<&'v str>,
 }
 
 pub(super) fn create(object: &Value, errors: &mut ErrorList) {
@@ -28,9 +30,9 @@ pub(super) fn update(object: &Value, old: &Value, errors: &mut ErrorList) {
     let selector = member(spec(old), "podSelector");
     validate_label_selector(selector, LabelSelectorOptions::default(), &Field::ROOT, &mut before);
     let selectors = LabelSelectorOptions { allow_invalid_values: !before.is_empty() };
-    let mut cidrs = Vec::new();
+    let mut cidrs = HashSet::new();
     each_block(spec(old), &mut |block, _| {
-        cidrs.push(text(block, "cidr"));
+        cidrs.insert(text(block, "cidr"));
         cidrs.extend(excepted(block));
     });
     let leeway = Leeway { selectors, cidrs };
@@ -155,12 +157,16 @@ fn validate_block(block: &Value, leeway: &Leeway<'_>, at: &Field<'_>, errors: &m
         errors.required(at.child("cidr"), "");
         return;
     }
-    ip::legacy_cidr(cidr, &leeway.cidrs, &at.child("cidr"), errors);
+    if !leeway.cidrs.contains(cidr) {
+        ip::legacy_cidr(cidr, &at.child("cidr"), errors);
+    }
     let Some(cidr) = Cidr::parse_sloppy(cidr) else { return };
     let at = at.child("except");
     for (i, range) in excepted(block).enumerate() {
         let at = at.index(i);
-        ip::legacy_cidr(range, &leeway.cidrs, &at, errors);
+        if !leeway.cidrs.contains(range) {
+            ip::legacy_cidr(range, &at, errors);
+        }
         if Cidr::parse_sloppy(range).is_some_and(|range| !cidr.has_strict_subset(range)) {
             errors.invalid(at, &Value::from(range), "must be a strict subset of `cidr`");
         }

@@ -116,6 +116,17 @@ fn extended_headers_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn of_several_extended_headers_before_an_entry_the_last_counts() {
+    let attribute = |value: &str| entry(b'x', "", record("SCHILY.xattr.user.a", value).as_bytes());
+    let mut bytes = entry(b'x', "", record("path", "first").as_bytes());
+    (0..100).for_each(|i| bytes.extend(attribute(&format!("{i}"))));
+    bytes.extend(entry(b'0', "own", b""));
+    let found = Archive::new(bytes.as_slice(), MANY).next().unwrap().unwrap();
+    assert_eq!(found.path, b"own");
+    assert_eq!(found.attributes, [("user.a".to_owned(), b"99".to_vec())], "they do not add up");
+}
+
+#[test]
 fn a_sparse_file_is_no_larger_than_its_map_and_its_map_has_an_end() {
     let sparse = |parts: &[(u64, u64)], size: u64, stored: u64, extended: bool| {
         let mut header = Header::new_gnu();

@@ -107,14 +107,18 @@ fn validate_transitions(
     if !ephemeral && all_could_restart(spec) {
         return;
     }
+    let begun = new.iter().filter(|status| terminated(status).is_none());
+    let begun: HashSet<&str> = begun.map(|status| text(status, "name")).collect();
+    // The first of several with one name counts.
+    let by_name: HashMap<&str, &Value> =
+        list(spec, containers).iter().rev().map(|container| (text(container, "name"), container)).collect();
     for (i, old) in old.iter().enumerate() {
         let Some(end) = terminated(old) else { continue };
         let name = text(old, "name");
-        let begins = |status: &&Value| text(status, "name") == name && terminated(status).is_none();
-        if !new.iter().any(|status| begins(&status)) {
+        if !begun.contains(name) {
             continue;
         }
-        let container = list(spec, containers).iter().find(|container| text(container, "name") == name);
+        let container = by_name.get(name);
         let restarts =
             container.is_some_and(|container| should_restart(spec, container, int(end, "exitCode")));
         if ephemeral || !restarts {
@@ -237,7 +241,7 @@ fn address(ip: &Value) -> &str {
 fn validate_families(kind: &str, ips: &[Value], old: &[Value], at: &Field<'_>, errors: &mut ErrorList) {
     let known: HashSet<&str> = old.iter().map(address).collect();
     for (i, ip) in ips.iter().map(address).enumerate().filter(|(_, ip)| !known.contains(ip)) {
-        legacy_ip(ip, &[], &at.index(i), errors);
+        legacy_ip(ip, &at.index(i), errors);
     }
     if ips.len() < 2 {
         return;
