@@ -72,7 +72,8 @@ impl Network for BuiltIn {
         let addresses = self.blocking("connecting the pod to the network", attach).await?;
         if let Some(policies) = &self.policies {
             let (metadata, labels) = (&pod.config.metadata, labels(&pod.config.labels));
-            policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
+            let enforced = policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
+            enforced.map_err(|error| Error::internal("isolating the pod", error))?;
         }
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }

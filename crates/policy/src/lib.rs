@@ -21,4 +21,4 @@ pub mod table;
 
 pub use enforcer::Enforcer;
 pub use inputs::Inputs;
-pub use run::{Policies, start};
+pub use run::{NotEnforced, Policies, start};

@@ -17,9 +17,14 @@ use crate::enforcer::Enforcer;
 use crate::inputs::Inputs;
 
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
-/// How long a pod waits at most for the rules that isolate it. Beyond that something is wrong with the kernel, which the
-/// log tells, and pods are better late than never.
+/// How long a pod waits at most for the rules that isolate it. Beyond that something is wrong with the kernel or with a policy: the
+/// pod does not start, and is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The rules that isolate a pod are not in the kernel.
+#[derive(Debug, thiserror::Error)]
+#[error("the network policies of the pod are not enforced yet")]
+pub struct NotEnforced;
 
 /// Takes in a change; whether it means anything.
 type Take = fn(&mut Inputs, &Change) -> bool;
@@ -43,13 +48,19 @@ struct State {
 
 impl Policies {
     /// Tells of a pod of this node that was given its addresses, and waits until what isolates it is enforced: to be
-    /// called before anything runs in it.
-    pub async fn attached(&self, namespace: &str, name: &str, labels: Map, addresses: &[IpAddr]) {
+    /// called before anything runs in it, which must not happen if it is not.
+    pub async fn attached(
+        &self,
+        namespace: &str,
+        name: &str,
+        labels: Map,
+        addresses: &[IpAddr],
+    ) -> Result<(), NotEnforced> {
         let key = Key::new(namespace, name);
         let asked = {
             let mut state = self.state.lock();
             if !state.inputs.attached(&key, labels, &self.node, addresses) {
-                return;
+                return Ok(());
             }
             state.asked += 1;
             state.asked
@@ -57,9 +68,7 @@ impl Policies {
         self.wake.notify_one();
         let mut enforced = self.enforced.subscribe();
         let done = enforced.wait_for(|enforced| *enforced >= asked);
-        if self.clock.timeout(PATIENCE, done).await.is_none() {
-            tracing::warn!(namespace, name, "a pod begins before its network policies are enforced");
-        }
+        self.clock.timeout(PATIENCE, done).await.map(drop).ok_or(NotEnforced)
     }
 
     /// Tells of a pod of this node that has given its addresses back.

@@ -90,7 +90,8 @@ impl Network for Plugins {
         }
         if let Some(policies) = &self.policies {
             let labels = labels(&pod.config.labels);
-            policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
+            let enforced = policies.attached(&metadata.namespace, &metadata.name, labels, &addresses).await;
+            enforced.map_err(|error| Error::internal("isolating the pod", error))?;
         }
         Ok(addresses.iter().map(IpAddr::to_string).collect())
     }
