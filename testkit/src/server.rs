@@ -76,7 +76,11 @@ enum Event {
 impl DataDirectory {
     /// An empty one.
     pub fn new() -> DataDirectory {
-        DataDirectory(Arc::new(TempDir::with_prefix("corten-test-").expect("a temporary directory")))
+        use std::os::unix::fs::PermissionsExt;
+        let mut builder = tempfile::Builder::new();
+        // As an administrator makes one, who puts files into it before the first start.
+        builder.prefix("corten-test-").permissions(std::fs::Permissions::from_mode(0o700));
+        DataDirectory(Arc::new(builder.tempdir().expect("a temporary directory")))
     }
 
     /// Where it is.

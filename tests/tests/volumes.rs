@@ -75,7 +75,7 @@ fn volumes_are_their_groups(runtime: Runtime) {
     // What is said on the two outputs may be told in another order.
     let log = node.log("owned", "main");
     let owners: Vec<&str> = log.lines().filter(|line| line.ends_with(" 4711")).collect();
-    assert_eq!(owners, ["2777 4711", "2777 4711", "2777 4711", "440 4711"], "{log}");
+    assert_eq!(owners, ["2777 4711", "3777 4711", "2777 4711", "440 4711"], "{log}");
     let why = "hostPath type check failed: /etc/passwd is not a directory, it's a File";
     eventually("a file is no directory", || events(node.client(), "wrong").contains(why));
     node.end();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use corten_base::{ConnectionLimits, Connections};
 
-use http::StatusCode;
+use http::{StatusCode, Version};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -244,9 +244,11 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (server, peer, course) = (self.server.clone(), self.peer.clone(), self.course.clone());
         course.used.store(true, Ordering::Relaxed);
+        // As upstream: with HTTP/2, where one connection carries many requests at once.
+        let is_http2 = request.version() == Version::HTTP_2;
         Box::pin(async move {
             let answer = server.handle(request, &peer).await;
-            if answer.status() == StatusCode::UNAUTHORIZED {
+            if is_http2 && answer.status() == StatusCode::UNAUTHORIZED {
                 course.disbelieved.notify_one();
             }
             Ok(answer)

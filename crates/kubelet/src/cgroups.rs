@@ -69,7 +69,7 @@ impl PodCgroups {
         cgroups.create(&path)?;
         let limits = resources::of_pod(pod);
         let mut settings = cgroups.settings(&limits);
-        settings.extend(bounds(cgroups, *pids, limits.memory_limit_in_bytes));
+        settings.extend(bounds(cgroups, *pids));
         cgroups.apply(&path, &settings)
     }
 
@@ -106,8 +106,9 @@ fn has_pids(cgroups: &Cgroups) -> bool {
 }
 
 /// What bounds a whole pod, whatever its containers say: how many processes it has, and that it has no swap. Secrets that it
-/// keeps in memory are not to reach a disk.
-fn bounds(cgroups: &Cgroups, pids: Option<i64>, memory: i64) -> Vec<Setting> {
+/// keeps in memory are not to reach a disk. Version 1 of cgroups counts swap together with memory, so that a limit on both would
+/// stand in the way of every resize; it is left out there, as upstream leaves it.
+fn bounds(cgroups: &Cgroups, pids: Option<i64>) -> Vec<Setting> {
     let is_old = matches!(cgroups, Cgroups::V1(_));
     let set = |controller, file: &str, value: i64, optional| Setting {
         controller: if is_old { controller } else { "" },
@@ -117,11 +118,8 @@ fn bounds(cgroups: &Cgroups, pids: Option<i64>, memory: i64) -> Vec<Setting> {
     };
     let mut settings: Vec<Setting> =
         pids.map(|limit| set("pids", "pids.max", limit, false)).into_iter().collect();
-    match is_old {
-        // Counted together with memory, and only where that is limited.
-        true if memory > 0 => settings.push(set("memory", "memory.memsw.limit_in_bytes", memory, true)),
-        true => {}
-        false => settings.push(set("", "memory.swap.max", 0, true)),
+    if !is_old {
+        settings.push(set("", "memory.swap.max", 0, true));
     }
     settings
 }
@@ -134,17 +132,17 @@ mod tests {
 
     #[test]
     fn pods_are_bounded_in_both_versions() {
-        let shown = |cgroups: &Cgroups, pids, memory| -> Vec<String> {
-            let settings = bounds(cgroups, pids, memory);
+        let shown = |cgroups: &Cgroups, pids| -> Vec<String> {
+            let settings = bounds(cgroups, pids);
             settings.iter().map(|s| format!("{}:{}={}", s.controller, s.file, s.value)).collect()
         };
         let controllers = vec!["pids".to_owned()];
         let old = Cgroups::V1(vec![Hierarchy { controllers, mountpoint: "/c/pids".into() }]);
         let new = Cgroups::V2("/c".into());
-        assert_eq!(shown(&new, Some(100), 0), [":pids.max=100", ":memory.swap.max=0"]);
-        assert_eq!(shown(&new, None, 5), [":memory.swap.max=0"]);
-        assert_eq!(shown(&old, Some(100), 5), ["pids:pids.max=100", "memory:memory.memsw.limit_in_bytes=5"]);
-        assert!(shown(&old, None, 0).is_empty());
+        assert_eq!(shown(&new, Some(100)), [":pids.max=100", ":memory.swap.max=0"]);
+        assert_eq!(shown(&new, None), [":memory.swap.max=0"]);
+        assert_eq!(shown(&old, Some(100)), ["pids:pids.max=100"]);
+        assert!(shown(&old, None).is_empty());
         assert!(has_pids(&old) && !has_pids(&Cgroups::V1(Vec::new())) && !has_pids(&new));
     }
 }

@@ -19,6 +19,7 @@ use crate::{Cidr, Protocol, tunnel};
 pub const TABLE: &str = "corten-pods";
 
 const BEFORE_TRACKING: i32 = -300;
+const AFTER_TRACKING: i32 = -150;
 const DESTINATION: i32 = -100;
 const FILTER: i32 = 0;
 const SOURCE: i32 = 100;
@@ -112,15 +113,18 @@ fn list_networks(table: &mut Transaction, model: &Model) {
     }
 }
 
-/// What claims to be from a pod and is not.
+/// What claims to be from a pod and is not. What pods of other nodes answer to this node's own address comes without the tunnel:
+/// the way back to a node is direct.
 fn guard_sources(table: &mut Transaction, model: &Model) {
     table.base_chain("sources", "filter", Hook::Prerouting, BEFORE_TRACKING);
+    table.base_chain("strangers", "filter", Hook::Prerouting, AFTER_TRACKING);
     for sets in &SETS {
         let elsewhere = sets.rule().did_not_come_through(&model.bridge).did_not_come_through(LOOPBACK);
         table.rule("sources", &elsewhere.from_set(sets.ipv4, sets.node).drop());
         if let Some(Tunnel { link, nodes: Some(_) }) = &model.tunnel {
             let elsewhere = sets.rule().did_not_come_through(link).did_not_come_through(LOOPBACK);
-            table.rule("sources", &elsewhere.from_set(sets.ipv4, sets.others).drop());
+            let elsewhere = elsewhere.from_set(sets.ipv4, sets.others).answers_nothing();
+            table.rule("strangers", &elsewhere.drop());
         }
     }
 }

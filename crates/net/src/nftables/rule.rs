@@ -230,6 +230,12 @@ impl Rule {
         self.connection(CONNECTION_STATE, NEW_CONNECTION)
     }
 
+    /// The first packet of a connection, or of none that is known.
+    pub fn answers_nothing(self) -> Rule {
+        const INVALID: u32 = 1;
+        self.connection(CONNECTION_STATE, NEW_CONNECTION | INVALID)
+    }
+
     /// Of a connection that was sent elsewhere than its sender meant.
     pub fn was_redirected(self) -> Rule {
         self.connection(CONNECTION_STATUS, DESTINATION_TRANSLATED)
