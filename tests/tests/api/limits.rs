@@ -1,6 +1,6 @@
 //! How much the server takes on: requests at once, and how long each may take.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use corten_pki::{Authority, LeafRequest, LeafUsage, Sans};
 use corten_testkit::{Client, DEADLINE, Identity, Server};
@@ -61,8 +61,10 @@ fn one_too_many_is_told_to_come_back() {
     let limit = Instant::now() + DEADLINE;
     let refused = loop {
         assert!(Instant::now() < limit, "no request came too soon");
+        let clients = [(); AT_ONCE].map(|()| stranger(&server));
+        let map = &map;
         let answers = std::thread::scope(|scope| {
-            let threads = [(); AT_ONCE].map(|()| scope.spawn(|| stranger(&server).post(MAPS, &map("m-"))));
+            let threads = clients.map(|client| scope.spawn(move || client.post(MAPS, &map("m-"))));
             threads.map(|thread| thread.join().expect("an answer"))
         });
         if let Some(refused) = answers.into_iter().find(|answer| answer.status == 429) {
