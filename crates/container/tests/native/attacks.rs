@@ -39,6 +39,8 @@ enum Entry<'a> {
     Link(&'a str, &'a str),
     File(&'a str, &'a str),
     Directory(&'a str),
+    /// A directory that root alone may enter.
+    Closed(&'a str),
 }
 
 /// An image of busybox with a layer on top.
@@ -75,6 +77,11 @@ fn import(node: &Node, name: &str, entries: &[Entry<'_>]) {
             Entry::Directory(path) => {
                 layer
                     .append_data(&mut header(EntryType::Directory, 0, 0o755), path, std::io::empty())
+                    .unwrap();
+            }
+            Entry::Closed(path) => {
+                layer
+                    .append_data(&mut header(EntryType::Directory, 0, 0o700), path, std::io::empty())
                     .unwrap();
             }
         }
@@ -158,6 +165,23 @@ async fn no_working_directory_leads_out() {
         assert!(!text.contains(SECRET), "{place}: {text}");
     }
     assert_untouched(&secret);
+    node.end().await;
+}
+
+/// What runc's tests ask of working directories: one that the container's user may not enter is entered all the same, at the start and
+/// for commands, because the node's administrator says so.
+#[tokio::test]
+async fn a_working_directory_may_be_closed_to_its_user() {
+    let node = Node::new().await;
+    import(&node, "closed:latest", &[Entry::Closed("closed")]);
+    let (sandbox, pod) = node.run_pod("closed").await;
+    let mut config = container("main", "pwd; exec sleep 1000");
+    config.image = ImageSpec::new("closed");
+    config.working_dir = "/closed".to_owned();
+    config.linux.security_context.run_as_user = Some(1000);
+    let id = node.start(&sandbox, &pod, &config).await;
+    let ran = node.exec(&id, "pwd; ls . || echo kept out").await;
+    assert_eq!(String::from_utf8(ran.stdout).unwrap(), "/closed\nkept out\n");
     node.end().await;
 }
 
