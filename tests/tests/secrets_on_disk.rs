@@ -10,7 +10,7 @@ use corten_e2e::pods::{Node, Runtime, condition, container, pod};
 use corten_e2e::{eventually, on_every_runtime};
 use serde_json::{Value, json};
 
-/// Of somebody who has no rights on the machine.
+/// Of a local user without rights on the machine.
 const NOBODY: u32 = 65534;
 const VALUE: &str = "a-value-that-is-nowhere-else";
 

@@ -64,7 +64,7 @@ impl Lines {
         Place { _of_all: of_all, _of_user: of_user }
     }
 
-    /// The line of a user; those in which nobody stands are forgotten.
+    /// The line of a user; empty queues are dropped.
     fn line_of(&self, user: &str) -> Arc<Semaphore> {
         let mut users = self.users.lock();
         users.retain(|_, line| Arc::strong_count(line) > 1);
@@ -82,7 +82,7 @@ pub(crate) async fn answer(call: Call, verb: &'static str) -> (Call, Result<Answ
     let place = LINES.enter(&call.user.name).await;
     let (runtime, limit) = (Handle::current(), call.backend.limits.request_timeout);
     let work = move || {
-        // Where it waits, its time ends here too: nobody else ends it once its client is gone.
+        // Where it waits, its deadline applies here too: nothing else cancels it once its client has disconnected.
         let ended = runtime.block_on(async { tokio::time::timeout(limit, dispatch(&mut call, verb)).await });
         let late = || Status::timeout("request did not complete within the allotted timeout", 0);
         (call, ended.unwrap_or_else(|_| Err(late())))
@@ -142,7 +142,7 @@ mod tests {
         let mut given_up = Box::pin(work_on(place, move || told.recv().is_ok()));
         assert!(given_up.as_mut().now_or_never().is_none());
         drop(given_up);
-        assert_eq!(lines.places.available_permits(), 1, "the thread works on, nobody has its place");
+        assert_eq!(lines.places.available_permits(), 1, "the thread works on and keeps its place");
         go_on.send(()).unwrap();
         let _both = lines.places.clone().acquire_many_owned(2).await.unwrap();
     }

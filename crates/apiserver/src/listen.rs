@@ -3,7 +3,7 @@
 //! Nothing a peer does or leaves undone can hold resources for long: handshakes, first requests and headers have
 //! deadlines, dead peers are found by keep-alive, and stopping waits only so long for requests in flight. An address has a
 //! share of all connections. What a connection of HTTP/2 may ask for at once is bounded, streams that are reset before they
-//! are answered are counted, and whoever is not believed has to connect again, as upstream has it.
+//! are answered are counted, and an HTTP/2 client that gets a 401 has to reconnect, as with upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;

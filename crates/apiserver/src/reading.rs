@@ -1,5 +1,5 @@
 //! Bodies on their way in. A request takes its place among those that are worked on (`in_flight`) only once its body is
-//! here: a client that announces one and does not send it keeps nobody from being served.
+//! here: a client that announces one and does not send it does not delay other requests.
 //!
 //! What is still to come is waited for without a place, but not by any number of requests: a user has a share, and when
 //! there are many in all, a user that waits for none still has room for one. Most bodies come with their headers and are never
@@ -27,7 +27,7 @@ const MAX_DRAINED: usize = 64 * 1024 * 1024;
 /// How much room is made for a body that is only announced.
 const MAX_PREPARED: usize = 64 * 1024;
 
-/// How many bodies may be waited for at once, of one user and before everybody has but one.
+/// How many bodies may be waited for at once, of one user, and in total before each user is limited to one.
 const SHARE: usize = 32;
 const MOST: usize = 400;
 

@@ -1,6 +1,6 @@
 //! How many connections a listener takes on, in all and from one address.
 //!
-//! A connection costs a descriptor and some memory before anybody knows whose it is. So that one machine cannot take all of
+//! A connection costs a descriptor and some memory before its client is authenticated. So that one machine cannot take all of
 //! them, each address has a share; what comes on top is closed at once, and the others are served.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ impl ConnectionLimits {
     /// For a listener that few talk to, such as one for health and metrics.
     pub const FEW: ConnectionLimits = ConnectionLimits { total: 512, per_address: 128 };
 
-    /// For a listener that everybody talks to: most of the process' descriptors, and half of those for one address,
+    /// For a listener that serves all clients of the cluster: most of the process' descriptors, and half of those for one address,
     /// behind which many clients may be.
     pub fn of_descriptors(descriptors: Option<u64>) -> ConnectionLimits {
         const MOST: u64 = 1 << 20;

@@ -94,7 +94,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<()> {
     set_mode(&made, mode)
 }
 
-/// Takes a file that is open away from everybody but its owner.
+/// Narrows an open file to its owner.
 pub fn narrow_file(file: &File) -> io::Result<()> {
     narrow(file, PRIVATE_FILE)
 }

@@ -5,7 +5,7 @@
 //! the new.
 //!
 //! *Invariants:* what may hold a secret (Secrets, tokens, pods' certificates, what a pod knows of itself) is in memory and
-//! not on disk, and a container cannot write to it. Nobody but the kubelet reaches a pod's directory by its path.
+//! not on disk, and a container cannot write to it. Only the kubelet reaches a pod's directory by its path.
 
 mod atomic;
 mod claims;

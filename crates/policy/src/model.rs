@@ -78,7 +78,7 @@ pub enum Then {
     /// This direction is allowed.
     Allow,
     Ask(String),
-    /// Whoever asked this chain goes on.
+    /// The calling chain continues.
     Leave,
     Drop,
 }

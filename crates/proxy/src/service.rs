@@ -84,7 +84,7 @@ impl Service {
                 name,
                 "a service has too many ports and addresses to be reached from outside"
             );
-            // All of them: without its source ranges, a load balancer's address would be open to anybody.
+            // All of them: without its source ranges, a load balancer's address would accept every client.
             (external_ips, load_balancer_ips, source_ranges) = Default::default();
         }
         let outside = matches!(kind, "NodePort" | "LoadBalancer") || !external_ips.is_empty();

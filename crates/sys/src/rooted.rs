@@ -1,6 +1,6 @@
 //! Paths inside a root that is not trusted: an image, a volume, the file system of a container.
 //!
-//! Whoever controls the content of a root can put a symbolic link anywhere in it, at any moment. So a path is resolved
+//! An attacker who controls the content of a root can put a symbolic link anywhere in it, at any moment. So a path is resolved
 //! by the kernel in one step (`openat2`): links and `..` never lead out of the root (`RESOLVE_IN_ROOT`), and the magic links
 //! of procfs, which lead anywhere, are never followed (`RESOLVE_NO_MAGICLINKS`). The result is a descriptor. Callers
 //! act on the descriptor and never resolve the path a second time.

@@ -96,7 +96,7 @@ impl Output {
         Some(read.len())
     }
 
-    /// Takes everything that was written before now, however slow anybody attached is. What is written from now on does not
+    /// Takes everything that was written before now, however slow attached clients are. What is written from now on does not
     /// count: another container may have got hold of the output, and write for ever.
     pub(crate) fn drain(&mut self, mut log: Option<&mut File>) {
         use std::os::fd::AsFd;

@@ -38,7 +38,7 @@ impl Certificate {
     }
 }
 
-/// The user a client certificate names; `None` if it names nobody. Of a node it is noted where it connected from: only
+/// The user a client certificate names; `None` if it names no user. Of a node it is noted where it connected from: only
 /// that address can it have certified without an administrator.
 pub(crate) fn certified(identity: &CertIdentity, der: &[u8], remote: Option<IpAddr>) -> Option<User> {
     if identity.common_name.is_empty() || identity.uid.as_deref() == Some("") {

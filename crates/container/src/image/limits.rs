@@ -107,7 +107,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Like [`Bounded`], for what comes from where nobody can say how much there is: the budget grows with what was read.
+/// Like [`Bounded`], for input of unknown length: the budget grows with what was read.
 pub(super) struct Proportionate<R> {
     from: R,
     limits: Limits,

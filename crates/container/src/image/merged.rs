@@ -21,7 +21,7 @@ pub(crate) fn read(layers: &[PathBuf], path: &Path, limit: u64) -> io::Result<Ve
     let open = |layer: &PathBuf| rustix::fs::open(layer, flags, Mode::empty());
     let layers = layers.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let Some((layer, place)) = resolve(&layers, path)? else { return Ok(Vec::new()) };
-    // Not a FIFO, which would block: what is at the place was looked at, and nobody changes a layer.
+    // Not a FIFO, which would block: what is at the place was looked at, and an unpacked layer does not change.
     let file = File::from(open_beneath(layer, &place, OFlags::RDONLY | OFlags::NONBLOCK)?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));

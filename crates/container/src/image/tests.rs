@@ -356,7 +356,7 @@ fn copies_of_what_is_below_count_too() {
 fn no_device_of_the_node_is_opened() {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let (_folder, store) = store();
-    // A device that never ends, a pipe that nobody writes to and a link, below; other names for them, above.
+    // A device that never ends, a pipe without a writer and a link, below; other names for them, above.
     let below = [
         device("zero", tar::EntryType::Char, (1, 5)),
         device("pipe", tar::EntryType::Fifo, (0, 0)),

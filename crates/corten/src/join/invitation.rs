@@ -77,8 +77,8 @@ impl Invitation {
         Invitation { skips_verification: skips, ..self }
     }
 
-    /// Refuses to follow an invitation that anybody who knows the token can have made: whoever intercepts the connection with a
-    /// token that leaked would be taken for the cluster, and is given whatever the node runs.
+    /// Refuses an invitation without a CA pin: an attacker with a leaked token who intercepts the connection could pose as the API
+    /// server, and decide what the node runs.
     pub(crate) fn verifiable(&self) -> anyhow::Result<()> {
         if self.pin == Pin::None && !self.skips_verification {
             bail!(

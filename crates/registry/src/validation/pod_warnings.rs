@@ -246,7 +246,7 @@ fn warn_of_container(container: &Value, at: &Field<'_>, warnings: &mut Vec<Strin
     }
 }
 
-/// A port is compared with so many others that have its number: nobody reads more warnings.
+/// A port is compared with so many others that have its number: more warnings are of no use.
 const MOST_COMPARED: usize = 100;
 
 /// A port, and the list, container and number it has.

@@ -118,7 +118,7 @@ fn warn_of_overlaps(volume: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// A file is held against so many others, and so many overlaps are told of: nobody reads more warnings.
+/// A file is held against so many others, and so many overlaps are told of: more warnings are of no use.
 const MOST_COMPARED: usize = 200;
 const MOST_TOLD: usize = 100;
 

@@ -1,4 +1,4 @@
-//! Reads archives that nobody vouches for, front to back, in bounded memory.
+//! Reads untrusted archives, front to back, in bounded memory.
 //!
 //! What a header announces is never believed before it is compared with a limit: long names and extended headers are
 //! refused when they are larger than any honest one, headers are counted, and a sparse file's map has a longest length. What
